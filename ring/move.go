@@ -142,11 +142,9 @@ func (dst *Ring) copyOne(src *Ring, k uint32) (used uint32, cause Cause) {
 	if from == nil {
 		return 0, DropMalformed
 	}
-	was := d.Len
-	d.Len = s.Len
+	d.Off, d.Len = dst.offset, s.Len
 	to := dst.region.Frame(d)
 	if to == nil {
-		d.Len = was
 		return 0, DropOversize
 	}
 	copy(to, from)
@@ -232,11 +230,9 @@ func (dst *Ring) moveChain(src *Ring, start, k uint32, swap bool) (used uint32, 
 // join copies the k slots of src from start into dst's one head slot.
 func (dst *Ring) join(src *Ring, start, k, total uint32) (used uint32, cause Cause) {
 	d := &dst.slots[dst.Head&dst.mask]
-	was := d.Len
-	d.Len = total
+	d.Off, d.Len = dst.offset, total
 	to := dst.region.Frame(d)
 	if to == nil {
-		d.Len = was
 		return 0, DropOversize
 	}
 	first := &src.slots[start&src.mask]

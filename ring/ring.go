@@ -33,6 +33,9 @@ type Config struct {
 	// VnetLen is 0, [VnetLen] or [VnetLenMrg]: the virtio-net header that
 	// frames of this ring carry in headroom.
 	VnetLen int
+	// Offset is where a frame starts in the buffers of a transmit ring; the
+	// bytes before it are headroom, at least VnetLen of them.
+	Offset int
 	// MaxFrame is the largest frame that a slot of this ring takes, super-
 	// frames left aside; 0 means [MaxFrame]. With MultiSlot, larger frames
 	// go in several slots.
@@ -56,6 +59,7 @@ type Ring struct {
 	mask     uint32
 	vnet     uint32
 	maxFrame uint32
+	offset   uint32
 	multi    bool
 	dir      Dir
 	slots    []Slot
@@ -72,8 +76,8 @@ type Ring struct {
 	Stats Counters
 }
 
-// New makes a ring for a driver. The driver fills in the slots of a transmit
-// ring (buffer and offset) before it hands the ring out.
+// New makes a ring for a driver. The driver fills in the buffers of a
+// transmit ring's slots before it hands the ring out.
 func New(c Config) (*Ring, error) {
 	switch {
 	case c.Slots < 1 || c.Slots > 1<<30 || c.Slots&(c.Slots-1) != 0:
@@ -85,12 +89,17 @@ func New(c Config) (*Ring, error) {
 	case c.MaxFrame < 0 || c.MaxFrame > MaxFrame:
 		return nil, fmt.Errorf("ring: largest frame %d: must be between 0 and %d", c.MaxFrame, MaxFrame)
 	}
+	if c.Offset < c.VnetLen || c.Offset > c.Region.BufSize() {
+		if c.Dir == TX {
+			return nil, fmt.Errorf("ring: frame offset %d: must be between %d and %d", c.Offset, c.VnetLen, c.Region.BufSize())
+		}
+	}
 	if c.MaxFrame == 0 {
 		c.MaxFrame = MaxFrame
 	}
 	r := &Ring{
 		mask: uint32(c.Slots - 1), slots: make([]Slot, c.Slots), vnet: uint32(c.VnetLen),
-		maxFrame: uint32(c.MaxFrame), multi: c.MultiSlot, dir: c.Dir, region: c.Region,
+		maxFrame: uint32(c.MaxFrame), offset: uint32(c.Offset), multi: c.MultiSlot, dir: c.Dir, region: c.Region,
 		drv: c.Driver, life: c.Life, port: c.Port, index: c.Index, fd: c.FD, wakeFD: c.WakeFD,
 	}
 	r.armer, _ = c.Driver.(Armer)
@@ -115,14 +124,17 @@ func (r *Ring) Slot(k uint32) *Slot { return &r.slots[k&r.mask] }
 // outside of its buffer, or the port is closed.
 func (r *Ring) Frame(k uint32) []byte { return r.region.Frame(&r.slots[k&r.mask]) }
 
-// Buf returns slot k's buffer from the slot's offset to the end: where the
-// program builds a frame to transmit. Nil if the slot is out of range.
+// Buf prepares slot k of a transmit ring for a new frame: it sets the slot's
+// offset to the ring's and returns the buffer from there to its end, for the
+// program to fill; Len and Flags are the program's to set. Nil if the slot
+// names no buffer.
 func (r *Ring) Buf(k uint32) []byte {
 	s := &r.slots[k&r.mask]
 	b := r.region.Buf(s.Buf)
-	if uint64(s.Off) > uint64(len(b)) {
+	if b == nil {
 		return nil
 	}
+	s.Off = r.offset
 	return b[s.Off:]
 }
 
@@ -185,13 +197,14 @@ func (r *Ring) Pending() int { return int(r.Head + uint32(len(r.slots)) - r.tail
 // Ready reports whether there are slots that the program has not looked at.
 func (r *Ring) Ready() bool { return r.Cur != r.tail }
 
-// Port, Index, Dir, Region, VnetLen, MaxFrame, MultiSlot, FD and WakeFD are
+// Port, Index, Dir, Region, VnetLen, Offset, MaxFrame, MultiSlot, FD and WakeFD are
 // constant; see [Config].
 func (r *Ring) Port() string    { return r.port }
 func (r *Ring) Index() int      { return r.index }
 func (r *Ring) Dir() Dir        { return r.dir }
 func (r *Ring) Region() *Region { return r.region }
 func (r *Ring) VnetLen() int    { return int(r.vnet) }
+func (r *Ring) Offset() int     { return int(r.offset) }
 func (r *Ring) MaxFrame() int   { return int(r.maxFrame) }
 func (r *Ring) MultiSlot() bool { return r.multi }
 func (r *Ring) FD() int         { return r.fd }
