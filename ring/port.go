@@ -20,7 +20,9 @@ type Driver interface {
 	// has passed since the last call: to be sent, or to be reused for
 	// receiving. It returns how far it took them over (accepted, in
 	// [from, to]) and the new tail, at most accepted plus the ring's size. If
-	// accepted is not to, err says why, and the program has the rest back.
+	// accepted is not to, err says why, and the program has the rest back. A
+	// device that is merely busy is no reason: the driver takes the slots and
+	// goes on with them at the next Sync.
 	//
 	// It never blocks and never allocates.
 	Sync(r *Ring, from, to uint32) (accepted, tail uint32, err error)
