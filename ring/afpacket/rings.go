@@ -93,11 +93,9 @@ func (d *receiver) Refresh(r *ring.Ring) error {
 }
 
 // sender writes each frame with one system call; a frame is done when the call
-// returns. Slots in [next, accepted) wait for the socket to take more.
-type sender struct {
-	p    *Port
-	next uint32
-}
+// returns. Accepted slots that the socket did not take yet wait for the next
+// Sync.
+type sender struct{ p *Port }
 
 func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
 	for k := from; k != to; k++ {
@@ -110,14 +108,15 @@ func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err
 		}
 	}
 	var packets, bytes, refused, bells uint64
-	for again := false; d.next != to && !again; bells++ {
-		b := d.p.region.Frame(r.Slot(d.next))
+	next := r.Tail() - uint32(r.Len()) // the first slot that is not sent
+	for again := false; next != to && !again; bells++ {
+		b := d.p.region.Frame(r.Slot(next))
 		werr := d.p.tp.WritePacketData(b)
 		switch {
 		case werr == nil:
 			packets++
 			bytes += uint64(len(b))
-			d.next++
+			next++
 		case errors.Is(werr, unix.ENOBUFS), errors.Is(werr, unix.EAGAIN):
 			r.Stats.Retries.Add(1)
 			again = true
@@ -128,12 +127,12 @@ func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err
 			again = true
 		default: // EMSGSIZE, EINVAL: this frame's own fault
 			refused++
-			d.next++
+			next++
 		}
 	}
 	r.Stats.Packets.Add(packets)
 	r.Stats.Bytes.Add(bytes)
 	r.Stats.Doorbells.Add(bells)
 	r.Stats.Drop(ring.DropRefused, refused)
-	return to, d.next + uint32(r.Len()), err
+	return to, next + uint32(r.Len()), err
 }
