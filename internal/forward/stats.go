@@ -1,0 +1,99 @@
+package forward
+
+import "github.com/netring/netring/ring"
+
+// Stats of a bridge since it was made.
+type Stats struct {
+	Ports []PortStats
+	// Copied counts the frames that a switch made of others, to send one to
+	// several ports.
+	Copied uint64
+}
+
+// PortStats are the counters of one port, over all its links and workers.
+type PortStats struct {
+	Name  string
+	Links []LinkStats
+	// Untaken and Abandoned count frames that a stopped bridge did not pass
+	// on (cause closed): those that the kernel had stored and nobody took,
+	// and those that a receive ring had given.
+	Untaken, Abandoned uint64
+}
+
+// LinkStats are the counters of one interface, over all workers.
+type LinkStats struct {
+	Name string
+	Down bool
+	// Rx and Tx are sums over the link's rings.
+	Rx, Tx Counts
+}
+
+// Counts is a copy of [ring.Counters], summed over rings.
+type Counts struct {
+	Packets, Bytes, Syncs, Doorbells, Retries uint64
+	KernelPackets, KernelDrops, KernelFreezes uint64
+	Drops                                     [ring.NumCauses]uint64
+}
+
+func (c *Counts) add(r *ring.Ring) {
+	s := &r.Stats
+	c.Packets += s.Packets.Load()
+	c.Bytes += s.Bytes.Load()
+	c.Syncs += s.Syncs.Load()
+	c.Doorbells += s.Doorbells.Load()
+	c.Retries += s.Retries.Load()
+	c.KernelPackets += s.KernelPackets.Load()
+	c.KernelDrops += s.KernelDrops.Load()
+	c.KernelFreezes += s.KernelFreezes.Load()
+	for i := range s.Drops {
+		c.Drops[i] += s.Drops[i].Load()
+	}
+}
+
+// Dropped is the sum over the causes, the kernel's drops not among them.
+func (c *Counts) Dropped() (n uint64) {
+	for _, d := range c.Drops {
+		n += d
+	}
+	return n
+}
+
+// Stats may be called by any goroutine at any time. Totals add up exactly once
+// Run has returned and the ports are closed.
+func (b *Bridge) Stats() Stats {
+	var s Stats
+	for i, p := range b.ports {
+		ps := PortStats{Name: p.Name, Untaken: b.left[i].untaken.Load(), Abandoned: b.left[i].abandoned.Load()}
+		for _, l := range b.links[i] {
+			ls := LinkStats{Name: l.port.Name(), Down: l.down.Load()}
+			for _, r := range l.port.RxRings() {
+				ls.Rx.add(r)
+			}
+			for _, r := range l.port.TxRings() {
+				ls.Tx.add(r)
+			}
+			ps.Links = append(ps.Links, ls)
+		}
+		s.Ports = append(s.Ports, ps)
+	}
+	return s
+}
+
+// Received is the number of frames that the port's sockets saw, whatever
+// became of them.
+func (p *PortStats) Received() uint64 {
+	n := p.Untaken
+	for i := range p.Links {
+		rx := &p.Links[i].Rx
+		n += rx.Packets + rx.KernelDrops + rx.Dropped()
+	}
+	return n
+}
+
+// Sent is the number of frames that the port's devices have finished.
+func (p *PortStats) Sent() (n uint64) {
+	for i := range p.Links {
+		n += p.Links[i].Tx.Packets
+	}
+	return n
+}
