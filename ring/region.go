@@ -17,11 +17,11 @@ type Region struct {
 // buffer is left unused.
 func NewRegion(mem []byte, stride int) (*Region, error) {
 	if stride <= 0 || int64(stride) > 1<<31 {
-		return nil, fmt.Errorf("ring: region: buffer size %d: must be between 1 and %d", stride, 1<<31)
+		return nil, fmt.Errorf("ring: region: buffer size %d: must be between 1 and %d", stride, int64(1)<<31)
 	}
 	count := len(mem) / stride
 	if count == 0 || int64(count) > 1<<31 {
-		return nil, fmt.Errorf("ring: region: %d bytes hold %d buffers of %d: must be between 1 and %d", len(mem), count, stride, 1<<31)
+		return nil, fmt.Errorf("ring: region: %d bytes hold %d buffers of %d: must be between 1 and %d", len(mem), count, stride, int64(1)<<31)
 	}
 	return &Region{mem: mem, stride: uint32(stride), count: uint32(count)}, nil
 }
