@@ -1,0 +1,83 @@
+package xdp
+
+import "fmt"
+
+// Attach chooses where the program runs.
+type Attach uint8
+
+const (
+	AttachAuto    Attach = iota // native where the driver can, else generic
+	AttachNative                // in the driver, or fail
+	AttachGeneric               // in the stack: any device, slower
+)
+
+func (a Attach) String() string { return [...]string{"auto", "native", "generic"}[a] }
+
+// ZeroCopy chooses whether the device works on the shared memory itself.
+type ZeroCopy uint8
+
+const (
+	ZeroCopyAuto  ZeroCopy = iota // where the driver can
+	ZeroCopyForce                 // or fail
+	ZeroCopyNever                 // always copy
+)
+
+// Options for [Open]. The zero value is valid: all queues, 2048 slots a ring,
+// the best mode there is, promiscuous.
+type Options struct {
+	Queues      []int // hardware queues to open; nil means all
+	Slots       int   // of each ring, a power of two; 0 means 2048
+	Attach      Attach
+	ZeroCopy    ZeroCopy
+	MultiBuffer bool // frames larger than a buffer take several slots
+	NoPromisc   bool // do not ask for frames to other addresses
+	TXOnly      bool // attach no program; receive rings are absent
+	// SendBuffer is the socket's bound on bytes in flight in copy mode; the
+	// kernel's default throttles it to about 280 frames. 0 means enough for
+	// a full ring.
+	SendBuffer int
+}
+
+// Validate reports the first field that Open would refuse.
+func (o *Options) Validate() error {
+	switch {
+	case o.Slots < 0 || o.Slots > 1<<20 || o.Slots&(o.Slots-1) != 0:
+		return fmt.Errorf("slots %d: must be a power of two up to 2^20", o.Slots)
+	case o.Attach > AttachGeneric:
+		return fmt.Errorf("attach mode %d: unknown", o.Attach)
+	case o.ZeroCopy > ZeroCopyNever:
+		return fmt.Errorf("zero-copy mode %d: unknown", o.ZeroCopy)
+	case o.Attach == AttachGeneric && o.ZeroCopy == ZeroCopyForce:
+		return fmt.Errorf("zero-copy needs the native program: generic mode always copies")
+	case o.SendBuffer < 0:
+		return fmt.Errorf("send buffer %d: must not be negative", o.SendBuffer)
+	}
+	seen := map[int]bool{}
+	for _, q := range o.Queues {
+		if q < 0 || q > 1<<16 || seen[q] {
+			return fmt.Errorf("queue %d: must be listed once and not be negative", q)
+		}
+		seen[q] = true
+	}
+	return nil
+}
+
+// Mode is how a port really works, for the user to read.
+type Mode struct {
+	Native      bool // the program runs in the driver
+	ZeroCopy    bool
+	MultiBuffer bool
+	NeedWakeup  bool
+	SendBuffer  int // bytes, as granted
+}
+
+func (m Mode) String() string {
+	s := "generic"
+	if m.Native {
+		s = "native"
+	}
+	if m.ZeroCopy {
+		return s + ", zero-copy"
+	}
+	return s + ", copy"
+}
