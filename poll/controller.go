@@ -225,6 +225,15 @@ func (c *Controller) End(now time.Duration) (last bool) {
 	return true
 }
 
+// Skip gives up the rest of the burst of the pass that is being done, for when
+// no handler has anything left to do; the End of the current chunk is the last.
+func (c *Controller) Skip() { c.residual = 0 }
+
+// fresh reports whether the next Begin starts a pass; last, whether the next
+// End ends one. Only then do they use their times.
+func (c *Controller) fresh() bool { return c.residual == 0 }
+func (c *Controller) last() bool  { return c.residual == 0 }
+
 func (c *Controller) clamp() { c.burst = min(max(c.burst, c.cfg.BurstMin), c.cfg.BurstMax) }
 
 // satMul is d*n in nanoseconds, saturated, for n > 0.

@@ -1,0 +1,347 @@
+package poll
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// sleepCheck is the least time between status checks of a sleeping
+	// worker, which would be woken for nothing else.
+	sleepCheck = 100 * time.Millisecond
+	// A worker that took more than its share of a tick lets others have the
+	// core for a moment. Two times within contendWindow that another program
+	// used that for contendTime are no accident: the worker keeps to its
+	// share for holdTime, and looks again.
+	contendWindow = 50 * time.Millisecond
+	contendTime   = 100 * time.Microsecond
+	holdTime      = time.Second
+	// maxNap is how late, at a low HZ, a worker may see that it is to stop.
+	maxNap = 20 * time.Millisecond
+)
+
+// worker is one thread's loop. Fields below the gap are the thread's own.
+type worker struct {
+	mu      sync.Mutex // guards what Add, Remove and stop change
+	want    []Handler
+	adopted []chan struct{} // closed when the worker has taken over want
+	running bool
+	wakeFD  int
+	changed atomic.Bool
+	clock   Clock
+	stats   workerStats
+
+	sys      system
+	mode     Mode
+	ctl      *Controller
+	pacer    pacer
+	handlers []Handler
+	set      WaitSet
+	owners   []int // for each descriptor in set, the handler's index; -1 is ours
+
+	nextTick  time.Duration
+	nextCheck time.Duration // while the controller is not used
+	polling   bool          // the controller is used
+
+	// who else wants the core
+	share      int           // percent of it that is ours
+	tickAt     time.Duration // when tickCPU was taken, 0 if it was not
+	tickCPU    time.Duration
+	strikeAt   time.Duration // the last time that somebody took the core
+	strikeWait time.Duration // how long we had waited then
+	held       time.Duration // until then we keep to our share
+}
+
+func newWorker(o Options, ctl *Controller) *worker {
+	return &worker{wakeFD: -1, mode: o.Mode, ctl: ctl, share: 100 - ctl.cfg.UserFrac, pacer: newPacer(ctl.cfg.EachBurst, o.Delay)}
+}
+
+// run is the loop. It returns the first handler's error, nil once stopping is
+// set.
+func (w *worker) run(sys system, stopping *atomic.Bool) error {
+	w.sys = sys
+	now := sys.now()
+	w.nextTick, w.nextCheck = now+w.ctl.period, now
+	w.ctl.Resume(now)
+	for {
+		if w.changed.Load() {
+			w.adopt()
+		}
+		if stopping.Load() {
+			return w.flush()
+		}
+		now = sys.now()
+		w.clock.set(now)
+		var err error
+		if w.isPolling() {
+			err = w.poll(now)
+		} else {
+			err = w.interrupt(now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// isPolling says whether the ticks count, and switches them on and off.
+func (w *worker) isPolling() bool {
+	on := w.mode == Tick || w.mode == Busy || w.mode == Adaptive && w.pacer.pacing
+	if on == w.polling {
+		return on
+	}
+	now := w.clock.Now()
+	if on {
+		w.nextTick = now + w.ctl.period
+		w.ctl.Resume(now)
+		w.tickAt = 0
+	} else if w.ctl.Scheduled() {
+		return true // finish the pass
+	} else {
+		w.nextCheck = now + w.checkPeriod()
+	}
+	w.polling = on
+	return on
+}
+
+func (w *worker) checkPeriod() time.Duration { return w.ctl.period * time.Duration(w.ctl.cfg.RegFrac) }
+
+// poll is one round by the clock, and the sleep after it.
+func (w *worker) poll(now time.Duration) error {
+	w.ticks(now)
+	if w.ctl.Scheduled() {
+		return w.chunk(now)
+	}
+	switch {
+	case w.mode == Tick || w.mode == Adaptive && now < w.held:
+		w.nap(w.nextTick)
+		return nil
+	case len(w.handlers) == 0 && w.mode == Busy:
+		w.nap(w.nextTick)
+		return nil
+	}
+	done, full, err := w.round(now, w.ctl.cfg.EachBurst, false)
+	if err != nil || w.mode == Busy {
+		return err
+	}
+	w.pace(now, done, full)
+	return nil
+}
+
+// chunk does the next chunk of the controller's pass.
+func (w *worker) chunk(now time.Duration) error {
+	var cpu time.Duration
+	if w.ctl.fresh() {
+		cpu = w.sys.cpu()
+	}
+	budget, check := w.ctl.Begin(cpu)
+	done, full, err := w.round(now, budget, check)
+	if err != nil {
+		return err
+	}
+	if done == 0 {
+		w.ctl.Skip()
+	}
+	if w.ctl.last() {
+		cpu = w.sys.cpu()
+		w.ticks(w.sys.now())
+	}
+	last := w.ctl.End(cpu)
+	w.stats.controller(w.ctl)
+	if w.mode == Adaptive {
+		w.pacer.round(now, done, full)
+		if last && now >= w.held {
+			w.gap(now, full)
+		}
+	}
+	return nil
+}
+
+// pace lets the pacer see a round and sleeps as long as it says.
+func (w *worker) pace(now time.Duration, done int, full bool) {
+	w.pacer.round(now, done, full)
+	w.gap(now, full)
+}
+
+func (w *worker) gap(now time.Duration, full bool) {
+	if full || !w.pacer.pacing {
+		return
+	}
+	until := min(now+w.pacer.gap(), w.nextTick)
+	if until-w.sys.now() >= paceMinGap {
+		w.nap(until)
+	}
+}
+
+func (w *worker) nap(until time.Duration) {
+	w.stats.naps.Add(1)
+	w.sys.sleep(min(until, w.clock.Now()+maxNap))
+}
+
+// ticks tells the controller of the ticks up to now, and looks who wants the
+// core. The schedule is absolute: what came too late is counted, not shifted.
+func (w *worker) ticks(now time.Duration) {
+	if now < w.nextTick {
+		return
+	}
+	n := uint64((now-w.nextTick)/w.ctl.period) + 1
+	w.nextTick += time.Duration(n) * w.ctl.period
+	if len(w.handlers) == 0 {
+		return
+	}
+	w.ctl.Ticks(now, n)
+	w.stats.ticks.Add(n)
+	if w.mode == Adaptive && w.share < 100 {
+		w.contend(now)
+	}
+}
+
+// contend finds out if another program wants the core while we take more than
+// our share, and holds us to it if so.
+func (w *worker) contend(now time.Duration) {
+	if now < w.held {
+		w.stats.held.Add(1)
+		w.tickAt = 0
+		return
+	}
+	cpu := w.sys.cpu()
+	if w.tickAt != 0 && (cpu-w.tickCPU)*100 > (now-w.tickAt)*time.Duration(w.share) {
+		// Whoever waits gets on now. Else they would go without until the
+		// kernel finds that we had enough, which at a low nice value is long.
+		w.sys.yield()
+		after := w.sys.now()
+		if after-now >= contendTime {
+			w.strike(after)
+		}
+		now = after
+	}
+	w.tickAt, w.tickCPU = now, cpu
+}
+
+// strike notes that somebody took the core.
+func (w *worker) strike(now time.Duration) {
+	waited := w.sys.waited()
+	if now-w.strikeAt < contendWindow && waited-w.strikeWait >= contendTime {
+		w.held = now + holdTime
+	}
+	w.strikeAt, w.strikeWait = now, waited
+}
+
+// interrupt is one round without the clock, and the wait after it.
+func (w *worker) interrupt(now time.Duration) error {
+	check := now >= w.nextCheck
+	if check {
+		w.nextCheck = now + w.checkPeriod()
+	}
+	done, full, err := w.round(now, w.ctl.cfg.EachBurst, check)
+	if err != nil {
+		return err
+	}
+	if w.mode == Adaptive {
+		w.pacer.round(now, done, full)
+	}
+	if full || w.mode == Adaptive && w.pacer.pacing {
+		return nil
+	}
+	return w.wait(now)
+}
+
+// wait sleeps in poll(2).
+func (w *worker) wait(now time.Duration) error {
+	s := &w.set
+	s.reset(now)
+	defer s.release()
+	s.FD(w.wakeFD, unix.POLLIN)
+	w.owners = append(w.owners[:0], -1)
+	for i, h := range w.handlers {
+		if h.Arm(s) || s.ready {
+			return nil
+		}
+		for len(w.owners) < len(s.fds) {
+			w.owners = append(w.owners, i)
+		}
+	}
+	s.Until(max(w.nextCheck, now+sleepCheck))
+	w.stats.waits.Add(1)
+	n, err := w.sys.wait(s.fds, s.until)
+	if err != nil || n == 0 {
+		return err
+	}
+	w.stats.wakes.Add(1)
+	w.pacer.woke()
+	return w.woken()
+}
+
+// woken looks at what ended the wait for errors, and lets the handlers see to
+// them.
+func (w *worker) woken() error {
+	s := &w.set
+	if s.fds[0].Revents&unix.POLLIN != 0 {
+		drain(w.wakeFD)
+	}
+	checked := -1
+	for i, fd := range s.fds {
+		if fd.Revents&pollErr == 0 || i == 0 {
+			continue
+		}
+		now := w.sys.now()
+		s.mute(fd.Fd, now+sleepCheck)
+		w.stats.errors.Add(1)
+		if o := w.owners[i]; o != checked {
+			checked = o
+			if err := w.handlers[o].Check(now); err != nil {
+				return &HandlerError{w.handlers[o].Name(), "check", err}
+			}
+		}
+	}
+	return nil
+}
+
+// round gives every handler one chunk of budget packets, then flushes them
+// all. full says that one of them may have more.
+func (w *worker) round(now time.Duration, budget int, check bool) (done int, full bool, err error) {
+	for _, h := range w.handlers {
+		if check {
+			if err := h.Check(now); err != nil {
+				return done, full, &HandlerError{h.Name(), "check", err}
+			}
+		}
+		n, err := h.Poll(budget)
+		if err != nil {
+			return done, full, &HandlerError{h.Name(), "poll", err}
+		}
+		done += n
+		full = full || n >= budget
+	}
+	if err := w.flush(); err != nil {
+		return done, full, err
+	}
+	w.stats.round(done, check)
+	return done, full, nil
+}
+
+// flush ends a round.
+func (w *worker) flush() error {
+	for _, h := range w.handlers {
+		if err := h.Flush(); err != nil {
+			return &HandlerError{h.Name(), "flush", err}
+		}
+	}
+	return nil
+}
+
+// adopt takes over the handlers that are wanted.
+func (w *worker) adopt() {
+	w.mu.Lock()
+	w.changed.Store(false)
+	w.handlers = slices.Clone(w.want)
+	for _, c := range w.adopted {
+		close(c)
+	}
+	w.adopted = nil
+	w.mu.Unlock()
+}
