@@ -1,0 +1,205 @@
+//go:build linux
+
+package peer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/netring/netring/bench/internal/bed"
+)
+
+// DUT is a device under test: something that forwards between d0 and d1.
+type DUT struct {
+	Name    string
+	Command string // how it is started, for the record
+	Skip    string // why it cannot run here, "" if it can
+	// RPS has d0's receive softirq on the device's core, whatever the scenario
+	// asks: only for forwarders in the kernel, which have no other way there.
+	RPS bool
+	// Netring is set for ours: its final report can be read.
+	Netring bool
+	start   func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error)
+}
+
+// Start starts it and waits until it is ready. The Proc is nil for one that is
+// in the kernel.
+func (d *DUT) Start(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+	p, err := d.start(ctx, b, cpu)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", d.Name, err)
+	}
+	return p, nil
+}
+
+// Bridge is netring's bridge between d0 and d1, with further arguments.
+func (t *Tools) Bridge(name string, args ...string) DUT {
+	return t.BridgeOf(name, []string{"d0", "d1"}, args...)
+}
+
+// BridgeOf is netring's bridge between these ports.
+func (t *Tools) BridgeOf(name string, ports []string, args ...string) DUT {
+	argv := []string{"--json"}
+	for _, p := range ports {
+		argv = append(argv, "-i", p)
+	}
+	argv = append(argv, args...)
+	return DUT{
+		Name: name, Netring: true, Skip: t.Lacks(args...),
+		Command: "bridge --cpu DUT " + strings.Join(argv, " "),
+		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+			all := append([]string{t.Path(BridgeName), "--cpu", strconv.Itoa(cpu)}, argv...)
+			p, err := Start(b.DUT, cpu, all...)
+			if err != nil {
+				return nil, err
+			}
+			return p, p.Sockets(ctx, b.DUT, b.Ports()...)
+		},
+	}
+}
+
+// KernelBridge is the kernel's own, with a fixed address table so that it
+// neither floods nor learns.
+func KernelBridge(name string, rps bool) DUT {
+	return DUT{
+		Name: name, Command: "ip link add br0 type bridge", RPS: rps, Skip: Installed("bridge", "iproute2"),
+		start: func(_ context.Context, b *bed.Bed, _ int) (*Proc, error) {
+			for _, line := range []string{
+				"ip link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+				"ip link set d0 master br0",
+				"ip link set d1 master br0",
+				"ip link set br0 up",
+				"bridge fdb replace 02:00:00:00:00:01 dev d0 master static",
+				"bridge fdb replace 02:00:00:00:00:04 dev d1 master static",
+			} {
+				f := strings.Fields(line)
+				if _, err := b.DUT.Exec(f[0], f[1:]...); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		},
+	}
+}
+
+// ringArgs give DPDK's packet sockets rings of 8 MiB, as large as those of the
+// other contenders; its own default is 2 MiB.
+const ringArgs = "qdisc_bypass=1,blocksz=65536,framesz=2048,framecnt=4096"
+
+// Testpmd is DPDK's forwarder over its af_packet driver, ports handed across
+// without a look at the frame (io mode).
+func Testpmd(name string, scratchCPU int) DUT {
+	vdev := func(i int) string { return fmt.Sprintf("--vdev=net_af_packet%d,iface=d%d,%s", i, i, ringArgs) }
+	return DUT{
+		Name: name, Skip: firstOf(Installed("dpdk-testpmd", "dpdk-dev"), Installed("stdbuf", "coreutils")),
+		Command: "dpdk-testpmd " + vdev(0) + " " + vdev(1) + " -- --forward-mode=io",
+		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+			restore, err := hugePages(256)
+			if err != nil {
+				return nil, err
+			}
+			// It takes its own affinity from --lcores; the main core only waits
+			// on the standard input.
+			p, err := Start(b.DUT, scratchCPU, "stdbuf", "-oL", "dpdk-testpmd",
+				fmt.Sprintf("--lcores=0@%d,1@%d", scratchCPU, cpu), "--main-lcore=0", "--no-pci", "--in-memory", "--no-telemetry",
+				"--log-level=lib.eal:error", "-m", "256", vdev(0), vdev(1), "--",
+				"--forward-mode=io", "--auto-start", "--nb-cores=1", "--total-num-mbufs=32768")
+			if err != nil {
+				restore()
+				return nil, err
+			}
+			go func() { <-p.ended; restore() }()
+			return p, p.Says(ctx, "Press enter to exit")
+		},
+	}
+}
+
+func firstOf(reasons ...string) string {
+	for _, r := range reasons {
+		if r != "" {
+			return r
+		}
+	}
+	return ""
+}
+
+const hugePagesFile = "/proc/sys/vm/nr_hugepages"
+
+// hugePages sees to it that there are at least n and returns what puts the old
+// number back.
+func hugePages(n int) (restore func(), err error) {
+	old, err := os.ReadFile(hugePagesFile)
+	if err != nil {
+		return nil, err
+	}
+	if have, err := strconv.Atoi(strings.TrimSpace(string(old))); err == nil && have >= n {
+		return func() {}, nil
+	}
+	if err := os.WriteFile(hugePagesFile, []byte(strconv.Itoa(n)), 0); err != nil {
+		return nil, fmt.Errorf("reserve huge pages for DPDK: %w", err)
+	}
+	return func() { _ = os.WriteFile(hugePagesFile, old, 0) }, nil
+}
+
+// Gopacket is the loop that one writes first with gopacket/afpacket.
+func (t *Tools) Gopacket(name string, both bool) DUT {
+	argv := []string{t.Path(GopacketFwd)}
+	if both {
+		argv = append(argv, "--both")
+	}
+	argv = append(argv, "d0", "d1")
+	d := DUT{
+		Name: name, Command: "gopacketfwd " + strings.Join(argv[1:], " "),
+		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+			return startSockets(ctx, b, cpu, argv...)
+		},
+	}
+	if err := t.Missing[GopacketFwd]; err != nil {
+		d.Skip = err.Error()
+	}
+	return d
+}
+
+// VnetFwd is the plain C bridge that passes virtio-net headers on.
+func (t *Tools) VnetFwd(name string) DUT {
+	d := DUT{
+		Name: name, Command: "vnetfwd d0 d1",
+		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+			return startSockets(ctx, b, cpu, t.Path(VnetFwd), "d0", "d1")
+		},
+	}
+	if err := t.Missing[VnetFwd]; err != nil {
+		d.Skip = err.Error()
+	}
+	return d
+}
+
+// Netsniff is netsniff-ng's redirection, one way. Its ring size must be given,
+// or it asks for gigabytes after the veth's nominal speed; and with its default
+// pull interval of 10 us its timer takes longer than the interval.
+func Netsniff(name string) DUT {
+	argv := strings.Fields("netsniff-ng --in d0 --out d1 -s -Q -A -N -S 8MiB -k 100")
+	return DUT{
+		Name: name, Command: strings.Join(argv, " "), Skip: Installed("netsniff-ng", "netsniff-ng"),
+		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+			return startSockets(ctx, b, cpu, argv...)
+		},
+	}
+}
+
+func startSockets(ctx context.Context, b *bed.Bed, cpu int, argv ...string) (*Proc, error) {
+	p, err := Start(b.DUT, cpu, argv...)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Sockets(ctx, b.DUT, "d0", "d1")
+}
+
+// None is no forwarder: the source ends at d0, where the stack drops what is
+// not addressed to it. It shows what the source can do.
+func None(name string) DUT {
+	return DUT{Name: name, start: func(context.Context, *bed.Bed, int) (*Proc, error) { return nil, nil }}
+}
