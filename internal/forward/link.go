@@ -11,25 +11,36 @@ import (
 // link is one interface: a port of the bridge has one, a group several. All
 // workers share it.
 type link struct {
-	port ring.Port
-	down atomic.Bool
-	log  *slog.Logger
+	port    ring.Port
+	down    atomic.Bool
+	deleted atomic.Bool
+	watched atomic.Bool // somebody calls Bridge.LinkState: believe them alone
+	log     *slog.Logger
 }
 
 // report takes the outcome of an operation on the link and returns the error
-// if the bridge cannot go on with it. Changes of the link's state are said
-// once, whichever worker sees them first.
+// if the bridge cannot go on with it.
 func (l *link) report(err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, ring.ErrLinkDown):
-		l.setDown(true)
+	}
+	if errors.Is(err, ring.ErrLinkDown) {
+		if !l.watched.Load() {
+			l.setDown(true)
+		}
 		return nil
 	}
 	return err
 }
 
+// refreshed notes that the driver finds nothing wrong with the link.
+func (l *link) refreshed() {
+	if !l.watched.Load() {
+		l.setDown(false)
+	}
+}
+
+// setDown notes the link's state. Changes are said once, whoever sees them.
 func (l *link) setDown(down bool) {
 	if !l.down.CompareAndSwap(!down, down) {
 		return
@@ -37,37 +48,33 @@ func (l *link) setDown(down bool) {
 	if down {
 		l.log.Warn("link is down: its frames are dropped until it is back", "port", l.port.Name())
 	} else {
-		l.log.Warn("link is up", "port", l.port.Name())
+		l.log.Warn("link is up again", "port", l.port.Name())
 	}
 }
 
-// outlet is one worker's way out through one link: the egress proper, left
-// out while the link is down.
-type outlet struct {
-	ring.Egress
-	tx   *ring.Ring
-	link *link
-}
-
-// Move is [ring.Egress.Move]; frames for a link that is down are dropped.
-func (o *outlet) Move(src *ring.Ring, n int) int {
-	if o.link.down.Load() {
-		n = ring.Skip(src, n)
-		o.tx.Stats.Drop(ring.DropLink, uint64(n))
-		return n
+// gone is an error once the interface is known to be deleted.
+func (l *link) gone() error {
+	if l.deleted.Load() {
+		return &ring.OpError{Op: "forward", Port: l.port.Name(), Ring: -1, Err: ring.ErrGone}
 	}
-	return o.Egress.Move(src, n)
+	return nil
 }
 
-// Copy is [ring.Egress.Copy].
-func (o *outlet) Copy(src *ring.Ring, k uint32) {
-	if o.link.down.Load() {
-		o.tx.Stats.Drop(ring.DropLink, 1)
-		return
+// LinkState tells the bridge of a link's state, by the name of its port: nil
+// for up, or an error that Is [ring.ErrLinkDown] or [ring.ErrGone]. From the
+// first call for a link on, only these calls decide whether it is up. Any
+// goroutine.
+func (b *Bridge) LinkState(name string, state error) {
+	for _, links := range b.links {
+		for _, l := range links {
+			if l.port.Name() != name {
+				continue
+			}
+			l.watched.Store(true)
+			if errors.Is(state, ring.ErrGone) {
+				l.deleted.Store(true)
+			}
+			l.setDown(state != nil)
+		}
 	}
-	o.Egress.Copy(src, k)
 }
-
-// Flush is [ring.Egress.Flush] with errors that only mean a link down taken
-// note of and left out.
-func (o *outlet) Flush() error { return o.link.report(o.Egress.Flush()) }

@@ -1,13 +1,20 @@
 package forward
 
-import "github.com/netring/netring/ring"
+import (
+	"sync/atomic"
+
+	"github.com/netring/netring/poll"
+	"github.com/netring/netring/ring"
+	"github.com/netring/netring/sched"
+)
 
 // Stats of a bridge since it was made.
 type Stats struct {
 	Ports []PortStats
 	// Copied counts the frames that a switch made of others, to send one to
 	// several ports.
-	Copied uint64
+	Copied  uint64
+	Workers []poll.WorkerStats
 }
 
 // PortStats are the counters of one port, over all its links and workers.
@@ -26,6 +33,36 @@ type LinkStats struct {
 	Down bool
 	// Rx and Tx are sums over the link's rings.
 	Rx, Tx Counts
+	Queue  QueueCounts
+}
+
+// QueueCounts is a copy of [sched.Counters], summed over a link's queues.
+type QueueCounts struct {
+	Direct, Queued, Priority           uint64
+	Evicted, Refused, Held             uint64
+	BellStaged, BellRollup, BellForced uint64
+	OActives, LimitStops, Watchdog     uint64
+	LimitGrown, LimitCut, Stalls       uint64
+	Limit, Inflight, Waiting           uint64 // gauges
+}
+
+func (c *QueueCounts) add(s *sched.Counters) {
+	for _, v := range []struct {
+		to   *uint64
+		from *atomic.Uint64
+	}{
+		{&c.Direct, &s.Direct}, {&c.Queued, &s.Queued}, {&c.Priority, &s.Priority},
+		{&c.Refused, &s.Refused}, {&c.Held, &s.Held},
+		{&c.BellStaged, &s.BellStaged}, {&c.BellRollup, &s.BellRollup}, {&c.BellForced, &s.BellForced},
+		{&c.OActives, &s.OActives}, {&c.LimitStops, &s.LimitStops}, {&c.Watchdog, &s.Watchdog},
+		{&c.LimitGrown, &s.LimitGrown}, {&c.LimitCut, &s.LimitCut}, {&c.Stalls, &s.Stalls},
+		{&c.Limit, &s.Limit}, {&c.Inflight, &s.Inflight}, {&c.Waiting, &s.Waiting},
+	} {
+		*v.to += v.from.Load()
+	}
+	for i := range s.Evicted {
+		c.Evicted += s.Evicted[i].Load()
+	}
 }
 
 // Counts is a copy of [ring.Counters], summed over rings.
@@ -61,7 +98,8 @@ func (c *Counts) Dropped() (n uint64) {
 // Stats may be called by any goroutine at any time. Totals add up exactly once
 // Run has returned and the ports are closed.
 func (b *Bridge) Stats() Stats {
-	var s Stats
+	s := Stats{Workers: b.sched.Stats()}
+	n := 0 // index of the link among all
 	for i, p := range b.ports {
 		ps := PortStats{Name: p.Name, Untaken: b.left[i].untaken.Load(), Abandoned: b.left[i].abandoned.Load()}
 		for _, l := range b.links[i] {
@@ -72,6 +110,10 @@ func (b *Bridge) Stats() Stats {
 			for _, r := range l.port.TxRings() {
 				ls.Tx.add(r)
 			}
+			for _, w := range b.workers {
+				ls.Queue.add(w.stations[n].out.queue.Counters())
+			}
+			n++
 			ps.Links = append(ps.Links, ls)
 		}
 		s.Ports = append(s.Ports, ps)

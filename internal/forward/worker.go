@@ -3,143 +3,70 @@ package forward
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
+	"github.com/netring/netring/sched"
 )
 
-const (
-	// idleRounds is how many rounds in a row must bring nothing before the
-	// worker sleeps.
-	idleRounds = 64
-	// checkEvery is the time between looks at links and kernel counters, and
-	// checkRounds how many busy rounds pass between looks at the clock.
-	checkEvery  = 250 * time.Millisecond
-	checkRounds = 256
-	// pendingWait bounds a sleep while frames wait for room in a transmit
-	// ring, whose descriptor is not watched.
-	pendingWait = time.Millisecond
-)
-
-// inlet is one receive ring of a worker.
-type inlet struct {
-	rx   *ring.Ring
-	link *link
-	port int // the bridge port it belongs to
-}
+// pendingWait bounds a sleep while frames wait for a transmit ring, whose
+// descriptor is not watched.
+const pendingWait = time.Millisecond
 
 // worker owns ring w of every link.
 type worker struct {
-	b    *Bridge
-	id   int
-	cpu  int // -1: not pinned
-	in   []inlet
-	out  []ring.Egress // per bridge port
-	outs []*outlet     // per link
-	wait waiter
-
-	rounds, sleeps uint64
+	b        *Bridge
+	id       int
+	poll     *poll.Clock // of the scheduler's worker
+	clock    sched.Clock // for the queues: the same, once a round
+	stations []*station
+	out      []ring.Egress // per bridge port
 }
 
-// run is the worker's goroutine. It leaves its thread locked, so that a pinned
-// one is not used again.
-func (w *worker) run() error {
-	runtime.LockOSThread()
-	if w.cpu >= 0 {
-		var set unix.CPUSet
-		set.Set(w.cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			return fmt.Errorf("pin worker %d to cpu %d: %w", w.id, w.cpu, err)
-		}
-	}
-	if err := w.loop(); err != nil {
-		return err
-	}
-	return w.drain()
-}
-
-// loop forwards until the bridge stops.
-func (w *worker) loop() error {
-	idle, next := 0, 0
-	last := time.Now()
-	for !w.b.stopping.Load() {
-		n, err := w.round()
-		if err != nil {
-			return err
-		}
-		if n != 0 {
-			idle = 0
-		} else {
-			idle++
-		}
-		if idle >= idleRounds {
-			if err := w.sleep(checkEvery); err != nil {
-				return err
+// newWorker builds worker id over ring id of every link.
+func (b *Bridge) newWorker(id int) (*worker, error) {
+	w := &worker{b: b, id: id, poll: b.sched.Clock(id)}
+	w.now()
+	for p, links := range b.links {
+		for _, l := range links {
+			s, err := w.newStation(p, l)
+			if err != nil {
+				return nil, fmt.Errorf("port %s: %w", l.port.Name(), err)
 			}
-			idle, next = 0, checkRounds
-		}
-		if next++; next >= checkRounds {
-			next = 0
-			if now := time.Now(); now.Sub(last) >= checkEvery {
-				last = now
-				if err := w.check(); err != nil {
-					return err
-				}
-			}
+			w.stations = append(w.stations, s)
+			w.out = append(w.out, s.out)
 		}
 	}
-	return nil
+	return w, nil
 }
 
-// round visits each receive ring once and flushes; it returns the number of
-// frames passed on.
-func (w *worker) round() (n int, err error) {
-	if err := w.enter(); err != nil {
-		return 0, err
+func (w *worker) newStation(port int, l *link) (*station, error) {
+	tx := l.port.TxRings()[w.id]
+	o := w.b.opt.Queue
+	o.Clock = &w.clock
+	q, err := sched.NewQueue(tx, o)
+	if err != nil {
+		return nil, err
 	}
-	defer w.exit()
-	w.rounds++
-	for i := range w.in {
-		k, err := w.serve(&w.in[i], w.b.opt.Budget)
-		n += k
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, w.flush()
+	out := &outlet{Egress: q, queue: q, tx: tx, link: l}
+	return &station{w: w, link: l, port: port, rx: l.port.RxRings()[w.id], out: out}, nil
 }
 
-// serve takes up to budget frames from one receive ring.
-func (w *worker) serve(in *inlet, budget int) (int, error) {
-	if err := in.link.report(in.rx.Sync()); err != nil {
-		return 0, err
-	}
-	if in.rx.Space() == 0 {
-		return 0, nil
-	}
-	return w.b.pass(w, in, budget), nil
+// now takes the scheduler's time over for the queues.
+func (w *worker) now() time.Duration {
+	t := w.poll.Now()
+	w.clock.Set(int64(t))
+	return t
 }
 
-func (w *worker) flush() error {
-	var first error
-	for _, e := range w.out {
-		if err := e.Flush(); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-// enter keeps the memory of all links for one round, should somebody close a
+// enter keeps the memory of all links for one turn, should somebody close a
 // port meanwhile.
 func (w *worker) enter() error {
-	for i, o := range w.outs {
-		if err := o.tx.Enter(); err != nil {
-			for _, e := range w.outs[:i] {
-				e.tx.Exit()
+	for i, s := range w.stations {
+		if err := s.rx.Enter(); err != nil {
+			for _, e := range w.stations[:i] {
+				e.rx.Exit()
 			}
 			return err
 		}
@@ -148,113 +75,115 @@ func (w *worker) enter() error {
 }
 
 func (w *worker) exit() {
-	for _, o := range w.outs {
-		o.tx.Exit()
+	for _, s := range w.stations {
+		s.rx.Exit()
 	}
 }
 
-// sleep waits until a receive ring is ready, the bridge or a port wakes the
-// worker, or limit has passed.
-func (w *worker) sleep(limit time.Duration) error {
-	for i := range w.in {
-		w.in[i].rx.Arm()
-	}
-	// What came before Arm does not signal.
-	if n, err := w.round(); n != 0 || err != nil {
-		return err
-	}
-	if w.b.stopping.Load() {
-		return nil
-	}
-	for _, o := range w.outs {
-		if o.tx.Pending() != 0 {
-			limit = pendingWait
-		}
-	}
-	w.sleeps++
-	return w.wait.wait(w.in, limit)
+// drainer forwards what had arrived when the bridge was stopped.
+type drainer struct {
+	stations []*station
+	target   []uint64 // per station: frames that the kernel had stored by then
 }
 
-// check brings kernel counters and link states up to date.
-func (w *worker) check() error {
-	for i := range w.in {
-		in := &w.in[i]
-		err := in.rx.Refresh()
-		if err == nil {
-			in.link.setDown(false)
-		}
-		if err := in.link.report(err); err != nil {
-			return err
+// drain passes on what had arrived, until it is gone or the deadline has
+// passed, and counts the rest. The scheduler has ended: all rings are ours.
+func (b *Bridge) drain() {
+	var d drainer
+	for _, w := range b.workers {
+		for _, s := range w.stations {
+			d.stations = append(d.stations, s)
+			d.target = append(d.target, s.stored())
 		}
 	}
-	return nil
-}
-
-// drain forwards what had arrived when the bridge was stopped, until it is
-// gone or the deadline has passed, and counts the rest.
-func (w *worker) drain() error {
-	target := make([]uint64, len(w.in))
-	for i := range w.in {
-		target[i] = w.arrived(&w.in[i])
-	}
-	deadline := time.Now().Add(w.b.opt.Drain)
-	for {
-		n, err := w.round()
-		if err != nil && !errors.Is(err, ring.ErrGone) {
-			return err
-		}
-		if n == 0 && w.drained(target) || time.Now().After(deadline) {
+	for end := time.Now().Add(b.opt.Drain); ; {
+		n := d.round(b.sched.Options().EachBurst)
+		if n == 0 && d.done() || time.Now().After(end) {
 			break
 		}
 		if n == 0 {
-			if err := w.wait.wait(nil, pendingWait); err != nil {
-				return err
-			}
+			time.Sleep(pendingWait)
 		}
 	}
-	w.settle()
-	return nil
+	for _, s := range d.stations {
+		s.settle()
+	}
 }
 
-// arrived asks the kernel how many frames it has stored for a ring in all.
-func (w *worker) arrived(in *inlet) uint64 {
-	_ = in.rx.Refresh() // a link that is down or gone brings nothing more
-	return in.rx.Stats.KernelPackets.Load() - in.rx.Stats.KernelDrops.Load()
+// round is one turn of everything. Errors are the business of those who
+// stopped the bridge for them; a ring that has one brings nothing.
+func (d *drainer) round(budget int) (n int) {
+	for _, s := range d.stations {
+		k, _ := s.Poll(budget)
+		n += k
+	}
+	for _, s := range d.stations {
+		_ = s.Flush()
+	}
+	return n
 }
 
-// drained reports whether all that had arrived is passed on and sent.
-func (w *worker) drained(target []uint64) bool {
-	for i := range w.in {
-		s := &w.in[i].rx.Stats
-		if w.in[i].rx.Space() != 0 || s.Packets.Load()+s.Dropped() < target[i] && !w.in[i].link.down.Load() {
+// done reports whether all that had arrived is passed on and sent.
+func (d *drainer) done() bool {
+	for i, s := range d.stations {
+		if s.rx.Enter() != nil {
+			continue // closed: there is nothing more
+		}
+		s.rx.Exit()
+		if s.rx.Space() != 0 || s.seen() < d.target[i] && !s.link.down.Load() {
 			return false
 		}
-	}
-	for _, o := range w.outs {
-		if o.tx.Pending() != 0 && !o.link.down.Load() {
+		if (s.out.tx.Pending() != 0 || s.out.waiting() != 0) && !s.link.down.Load() {
 			return false
 		}
 	}
 	return true
 }
 
-// settle counts as closed what the drain left: frames that the kernel stored
-// and nobody took, frames taken and not passed on, and frames queued and not
-// handed to the device.
-func (w *worker) settle() {
-	for i := range w.in {
-		rx := w.in[i].rx
-		stored := w.arrived(&w.in[i])
-		if seen := rx.Stats.Packets.Load() + rx.Stats.Dropped(); stored > seen {
-			w.b.left[w.in[i].port].untaken.Add(stored - seen)
-		}
-		if n := ring.Skip(rx, rx.Space()); n != 0 {
-			w.b.left[w.in[i].port].abandoned.Add(uint64(n))
+// seen is how many of the frames that the kernel stored have come out of the
+// ring, be it as drops.
+func (s *station) seen() uint64 { return s.rx.Stats.Packets.Load() + s.rx.Stats.Dropped() }
+
+// stored asks the kernel how many frames it has stored for the ring in all.
+func (s *station) stored() uint64 {
+	_ = s.rx.Refresh() // without it the counts are those of the last time
+	return s.rx.Stats.KernelPackets.Load() - s.rx.Stats.KernelDrops.Load()
+}
+
+// settle counts as closed what the drain left on the receive side.
+func (s *station) settle() {
+	left := &s.w.b.left[s.port]
+	if stored, seen := s.stored(), s.seen(); stored > seen {
+		left.untaken.Add(stored - seen)
+	}
+	if s.rx.Enter() == nil {
+		left.abandoned.Add(uint64(ring.Skip(s.rx, s.rx.Space())))
+		s.rx.Exit()
+	}
+}
+
+// Close closes the ports and counts what was still to be sent. Not before Run
+// has returned. The counters of [Bridge.Stats] are exact then. A second call
+// does nothing.
+func (b *Bridge) Close() error {
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	var errs []error
+	for _, links := range b.links {
+		for _, l := range links {
+			errs = append(errs, l.port.Close())
 		}
 	}
-	for _, o := range w.outs {
-		if l, ok := o.Egress.(interface{ left() }); ok {
-			l.left()
+	for _, w := range b.workers {
+		for _, s := range w.stations {
+			// The queue drops all that it has (cause closed) when the ring
+			// tells it that the port is closed.
+			if err := s.out.queue.Flush(); err != nil && !errors.Is(err, ring.ErrClosed) {
+				errs = append(errs, err)
+			}
 		}
 	}
+	return errors.Join(errs...)
 }
