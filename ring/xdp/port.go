@@ -6,13 +6,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/netdev"
 	"github.com/netring/netring/ring"
 )
 
 // Port is an interface opened with AF_XDP: for each queue one receive and one
 // transmit ring.
 type Port struct {
-	dev    *device
+	dev    *netdev.Device
 	mem    *Mem
 	ownMem bool // Close closes mem too
 	life   *ring.Life
@@ -53,10 +54,10 @@ func open(name string, m *Mem, o Options) (p *Port, err error) {
 			p = nil
 		}
 	}()
-	if p.dev, err = openDevice(name, !o.NoPromisc); err != nil {
+	if p.dev, err = netdev.Open(name, !o.NoPromisc); err != nil {
 		return p, err
 	}
-	n := p.dev.rxQueues()
+	n := p.dev.RxQueues()
 	if o.Queues == nil {
 		for q := range n {
 			o.Queues = append(o.Queues, q)
@@ -74,12 +75,12 @@ func open(name string, m *Mem, o Options) (p *Port, err error) {
 	if !o.TXOnly {
 		// The program comes first: on some drivers attaching resets the
 		// device, which would drop what the sockets have set up.
-		if p.prog, err = attach(p.dev.index, max(n, maxQueue(o.Queues)+1), &o); err != nil {
+		if p.prog, err = attach(p.dev.Index, max(n, maxQueue(o.Queues)+1), &o); err != nil {
 			return p, err
 		}
 	}
 	for _, id := range o.Queues {
-		q, err := newQueue(p.mem, p.dev.index, id, &o)
+		q, err := newQueue(p.mem, p.dev.Index, id, &o)
 		if err != nil {
 			return p, err
 		}
@@ -98,7 +99,7 @@ func (p *Port) memory(m *Mem, o *Options) (err error) {
 	need := 2 * o.Slots * len(o.Queues)
 	if m == nil {
 		size := DefaultFrameSize
-		if !o.MultiBuffer && p.dev.mtu > size-overhead {
+		if !o.MultiBuffer && p.dev.MTU > size-overhead {
 			size = 4096
 		}
 		if m, err = NewMem(need, size); err != nil {
@@ -117,9 +118,9 @@ func (p *Port) memory(m *Mem, o *Options) (err error) {
 const overhead = 256 + 14 + 8
 
 func (p *Port) checkMTU(o *Options) error {
-	if room := p.mem.region.BufSize() - overhead; p.dev.mtu > room && !o.MultiBuffer {
+	if room := p.mem.region.BufSize() - overhead; p.dev.MTU > room && !o.MultiBuffer {
 		return fmt.Errorf("%w: MTU %d, but a buffer of %d bytes takes packets of MTU %d: lower it (ip link set dev %s mtu %d), use larger frames, or multi-buffer (Linux 6.6)",
-			ring.ErrTooLarge, p.dev.mtu, p.mem.region.BufSize(), room, p.dev.name, room)
+			ring.ErrTooLarge, p.dev.MTU, p.mem.region.BufSize(), room, p.dev.Name, room)
 	}
 	return nil
 }
@@ -135,8 +136,8 @@ func maxQueue(ids []int) (m int) {
 func (p *Port) rings(o *Options) error {
 	frames := p.frames
 	for i, q := range p.queues {
-		c := ring.Config{Port: p.dev.name, Index: i, Slots: o.Slots, Region: p.mem.region, Life: p.life,
-			FD: q.fd, WakeFD: p.wakeFD, MultiSlot: o.MultiBuffer, MaxFrame: p.dev.mtu + 14 + 8}
+		c := ring.Config{Port: p.dev.Name, Index: i, Slots: o.Slots, Region: p.mem.region, Life: p.life,
+			FD: q.fd, WakeFD: p.wakeFD, MultiSlot: o.MultiBuffer, MaxFrame: p.dev.MTU + 14 + 8}
 		if !o.TXOnly {
 			if err := p.receiver(c, q, frames[:o.Slots]); err != nil {
 				return err
@@ -198,7 +199,7 @@ func (p *Port) redirect() error {
 }
 
 // Name returns the interface's name.
-func (p *Port) Name() string { return p.dev.name }
+func (p *Port) Name() string { return p.dev.Name }
 
 // RxRings returns the receive rings, one for each queue in the order they were
 // asked for; none with TXOnly.
@@ -245,7 +246,7 @@ func (p *Port) cleanup() error {
 		errs = append(errs, unix.Close(p.wakeFD))
 	}
 	if p.dev != nil {
-		p.dev.close()
+		p.dev.Close()
 	}
 	if p.mem != nil {
 		errs = append(errs, p.leave())

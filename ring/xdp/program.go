@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/netdev"
 	"github.com/netring/netring/ring"
 )
 
@@ -87,7 +88,7 @@ func attachHint(err error, ifindex int) error {
 		return nil
 	}
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-		if id := attached(ifindex); id != 0 {
+		if id := netdev.XDPProgram(ifindex); id != 0 {
 			return fmt.Errorf("attach program: %w: the interface already has XDP program id %d (bpftool prog show id %[2]d)", err, id)
 		}
 		return fmt.Errorf("attach program: %w: the interface already has an XDP program", err)

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/netdev"
 	"github.com/netring/netring/ring"
 )
 
@@ -14,7 +15,7 @@ import (
 type receiver struct {
 	q       *queue
 	mem     *Mem
-	dev     *device
+	dev     *netdev.Device
 	id      uint16
 	granted []uint32 // the frame that each slot came with
 	stats   unix.XDPStatistics
@@ -41,7 +42,7 @@ func (d *receiver) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, e
 	tail = d.receive(r, accepted)
 	if d.q.fill.needWakeup() {
 		if e := wake(d.q.fd); err == nil {
-			err = d.dev.later(e)
+			err = later(d.dev, e)
 		}
 		r.Stats.Doorbells.Add(1)
 	}
@@ -128,7 +129,7 @@ func (d *receiver) Refresh(r *ring.Ring) error {
 	r.Stats.KernelDrops.Add(drops)
 	r.Stats.KernelFreezes.Add(empty)
 	r.Stats.KernelPackets.Store(r.Stats.Packets.Load() + r.Stats.KernelDrops.Load())
-	return d.dev.state()
+	return d.dev.State()
 }
 
 // sender is the kernel's side of a transmit ring. Slots [tail-n, accepted) are
@@ -136,7 +137,7 @@ func (d *receiver) Refresh(r *ring.Ring) error {
 type sender struct {
 	q       *queue
 	mem     *Mem
-	dev     *device
+	dev     *netdev.Device
 	id      uint16
 	granted []uint32
 	lens    []uint32 // length and, in the top bit, "more follows", as handed over
@@ -154,7 +155,7 @@ func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err
 		if e == unix.EAGAIN || e == unix.EBUSY || e == unix.ENOBUFS {
 			r.Stats.Retries.Add(1)
 		}
-		if kerr := d.dev.later(e); err == nil {
+		if kerr := later(d.dev, e); err == nil {
 			err = kerr
 		}
 		tail = d.complete(r, tail)
@@ -164,12 +165,12 @@ func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err
 
 // later turns the answer to a kick into an error; nil for those that mean that
 // the kernel goes on at the next one.
-func (d *device) later(e unix.Errno) error {
+func later(d *netdev.Device, e unix.Errno) error {
 	switch e {
 	case 0, unix.EAGAIN, unix.EBUSY, unix.ENOBUFS, unix.EINTR:
 		return nil
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
-		if err := d.state(); err != nil {
+		if err := d.State(); err != nil {
 			return err
 		}
 		return ring.ErrLinkDown
@@ -265,11 +266,11 @@ func (d *sender) swap(tail, f uint32) {
 func (d *sender) Refresh(r *ring.Ring) error {
 	st, err := statistics(d.q.fd)
 	if err != nil {
-		return errors.Join(err, d.dev.state())
+		return errors.Join(err, d.dev.State())
 	}
 	refused := st.Tx_invalid_descs
 	if was := r.Stats.Drops[ring.DropRefused].Load(); refused > was {
 		r.Stats.Drop(ring.DropRefused, refused-was)
 	}
-	return d.dev.state()
+	return d.dev.State()
 }

@@ -1,4 +1,4 @@
-package xdp
+package netdev
 
 import (
 	"runtime"
@@ -22,12 +22,12 @@ type ifreqPointer struct {
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// rxQueues returns how many receive queues the interface uses; 1 if its driver
+// RxQueues returns how many receive queues the interface uses; 1 if its driver
 // does not tell.
-func (d *device) rxQueues() int {
+func (d *Device) RxQueues() int {
 	c := channels{cmd: unix.ETHTOOL_GCHANNELS}
 	ifr := ifreqPointer{data: unsafe.Pointer(&c)}
-	copy(ifr.name[:unix.IFNAMSIZ-1], d.name)
+	copy(ifr.name[:unix.IFNAMSIZ-1], d.Name)
 	_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr)))
 	runtime.KeepAlive(&c)
 	if n := c.rx + c.combined; e == 0 && n > 0 && n < 1<<16 {
