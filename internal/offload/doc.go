@@ -1,20 +1,13 @@
-// Package offload deals with what the kernel leaves unfinished about a frame
-// because it counts on a device to do it: checksums and segmentation.
+// Package offload deals with the features of a port that break traffic when
+// frames do not carry the virtio-net header: [Check] tells which are in the
+// way in the port's mode, and [Fix] switches them off, to be put back in the
+// end.
 //
-// A frame from a local TCP stack has a checksum that covers the pseudo header
-// only, and may be a super-frame of many segments; one that arrives through
-// GRO or LRO is several packets glued together. Where both ports of a bridge
-// carry the virtio-net header ([ring.SlotVnet]), such frames cross as they are
-// and the far side finishes them. Where one does not, there are two ways:
+// What a port sends is never the trouble: it is given complete frames, or the
+// header tells it what to finish. What it receives may be: glued together by
+// the device or by GRO, without its VLAN tag, or never completed by whoever
+// sent it on this same machine.
 //
-//   - keep such frames from coming: [Check] tells which features of a port are
-//     in the way and [Fix] switches them off, to be put back at the end;
-//   - finish them here: [Finish] completes a checksum, [Segments] cuts a
-//     super-frame, and [Move] and [Copy] do either between two rings.
-//
-// # Limits
-//
-// Finishing in software covers TCP and UDP over IPv4 and IPv6 directly over
-// Ethernet, with any number of VLAN tags. Tunnels, fragments, IPv6 jumbograms
-// and the old UDP fragmentation (UFO) are refused.
+// Unfinished frames that did arrive with the header, and leave where there is
+// none, are the business of package finish.
 package offload

@@ -1,4 +1,4 @@
-package offload
+package finish
 
 import (
 	"bytes"
@@ -223,7 +223,7 @@ func TestSegmentsReference(t *testing.T) {
 	}
 }
 
-func TestFinishReference(t *testing.T) {
+func TestChecksumReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		f := randomFlow(r)
@@ -231,7 +231,7 @@ func TestFinishReference(t *testing.T) {
 		frame, v := f.super(t)
 		v.GSOType, v.GSOSize = ring.VnetGSONone, 0
 		want := f.build(t, f.payload, f.id, f.seq, f.flags.FIN, f.flags.PSH, f.flags.CWR)
-		if err := Finish(frame, &v); err != nil {
+		if err := Checksum(frame, &v); err != nil {
 			t.Fatal(err)
 		}
 		field := int(v.CsumStart + v.CsumOffset)
@@ -244,7 +244,7 @@ func TestFinishReference(t *testing.T) {
 	}
 }
 
-func TestFinishRefusals(t *testing.T) {
+func TestChecksumRefusals(t *testing.T) {
 	frame := make([]byte, 60)
 	for _, c := range []struct {
 		v    ring.Vnet
@@ -258,17 +258,17 @@ func TestFinishRefusals(t *testing.T) {
 		{ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 65535, CsumOffset: 65535}, ErrMalformed},
 		{ring.Vnet{Flags: ring.VnetNeedCsum, GSOType: ring.VnetGSOTCPv4}, ErrProtocol},
 	} {
-		if err := Finish(frame, &c.v); !errors.Is(err, c.want) {
+		if err := Checksum(frame, &c.v); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.v, err, c.want)
 		}
 	}
 }
 
-// TestFinishZero: a sum of zero must not become "no checksum".
-func TestFinishZero(t *testing.T) {
+// TestChecksumZero: a sum of zero must not become "no checksum".
+func TestChecksumZero(t *testing.T) {
 	frame := []byte{0xff, 0xff, 0, 0}
 	v := ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 0, CsumOffset: 2}
-	if err := Finish(frame, &v); err != nil || frame[2] != 0xff || frame[3] != 0xff {
+	if err := Checksum(frame, &v); err != nil || frame[2] != 0xff || frame[3] != 0xff {
 		t.Errorf("checksum %x, %v, want ffff", frame[2:], err)
 	}
 }
@@ -323,109 +323,5 @@ func TestSegmentsRefusals(t *testing.T) {
 	}
 	if Cause(ErrMalformed) != ring.DropMalformed || Cause(ErrUFO) != ring.DropOffload || Cause(ErrProtocol) != ring.DropOffload {
 		t.Error("causes of drops")
-	}
-}
-
-// checksumOK checks a segment's checksums by the rule that the sum over all,
-// the field included, is all ones.
-func checksumOK(s *Segments, b []byte) bool {
-	l4 := b[s.l4:]
-	if fold(sum(l4, add(s.pseudo, be16(uint16(len(l4)))))) != 0 && !s.nosum {
-		return false
-	}
-	return s.v6 || fold(sum(b[s.l3:s.l4], 0)) == 0
-}
-
-func FuzzSegments(f *testing.F) {
-	r := rand.New(rand.NewPCG(5, 6))
-	for range 12 {
-		b, v := randomFlow(r).super(f)
-		f.Add(b[:min(len(b), 2000)], v.Flags, v.GSOType, v.GSOSize, v.CsumStart, v.CsumOffset)
-	}
-	f.Fuzz(func(t *testing.T, b []byte, flags, gso uint8, size, start, off uint16) {
-		v := ring.Vnet{Flags: flags, GSOType: gso, GSOSize: size, CsumStart: start, CsumOffset: off}
-		var s Segments
-		if err := s.Init(b, &v); err != nil {
-			if s.Next(make([]byte, len(b))) != 0 {
-				t.Fatal("a segment after a failure")
-			}
-			_ = Finish(b, &v)
-			return
-		}
-		payload, buf := 0, make([]byte, s.MaxLen())
-		for range s.Len() {
-			n := s.Next(buf)
-			if n < s.hdr || n > s.MaxLen() || n-s.hdr > int(size) {
-				t.Fatalf("segment of %d bytes, header %d, at most %d", n, s.hdr, size)
-			}
-			if !checksumOK(&s, buf[:n]) {
-				t.Fatalf("checksum of %x", buf[:n])
-			}
-			payload += n - s.hdr
-		}
-		if payload != len(s.frame)-s.hdr {
-			t.Fatalf("%d bytes of payload, want %d", payload, len(s.frame)-s.hdr)
-		}
-	})
-}
-
-func FuzzSum(f *testing.F) {
-	f.Add([]byte{1, 2, 3}, uint64(0))
-	f.Add(bytes.Repeat([]byte{0xff}, 70), ^uint64(0))
-	f.Fuzz(func(t *testing.T, b []byte, acc uint64) {
-		// The textbook's way, 16 bits at a time.
-		var want uint64
-		for i := 0; i < len(b); i += 2 {
-			want += uint64(b[i])
-			if i+1 < len(b) {
-				want += uint64(b[i+1]) << 8
-			}
-		}
-		for range 4 {
-			want += acc & 0xffff
-			acc, want = acc>>16|acc<<48, want>>16+want&0xffff
-		}
-		want = want>>16 + want&0xffff
-		want = want>>16 + want&0xffff
-		got := fold(sum(b, acc))
-		if w := ^uint16(want); got != w && !(got|w == 0xffff && got&w == 0) {
-			t.Fatalf("checksum %04x, want %04x", got, w)
-		}
-	})
-}
-
-func BenchmarkSegments(b *testing.B) {
-	for _, size := range []int{536, 1448, 8948} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			f := &flow{size: size, payload: make([]byte, 64000), tcpopt: true}
-			frame, v := f.super(b)
-			buf := make([]byte, 9100)
-			b.SetBytes(int64(len(frame)))
-			b.ReportAllocs()
-			for b.Loop() {
-				var s Segments
-				if err := s.Init(frame, &v); err != nil {
-					b.Fatal(err)
-				}
-				for s.Next(buf) != 0 {
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkFinish(b *testing.B) {
-	for _, size := range []int{60, 1514} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			frame := make([]byte, size)
-			v := ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16}
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := Finish(frame, &v); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

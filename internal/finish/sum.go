@@ -1,4 +1,4 @@
-package offload
+package finish
 
 import (
 	"encoding/binary"

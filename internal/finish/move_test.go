@@ -1,4 +1,4 @@
-package offload
+package finish
 
 import (
 	"bytes"
@@ -104,7 +104,7 @@ func traffic(t testing.TB) (in []input, want [][]byte) {
 			v.GSOType, v.GSOSize = ring.VnetGSONone, 0
 			in = append(in, input{frame: frame, v: &v})
 			frame = bytes.Clone(frame)
-			if err := Finish(frame, &v); err != nil {
+			if err := Checksum(frame, &v); err != nil {
 				t.Fatal(err)
 			}
 			want = append(want, frame)

@@ -1,4 +1,4 @@
-package offload
+package finish
 
 import (
 	"errors"
@@ -26,14 +26,14 @@ func Cause(err error) ring.Cause {
 	return ring.DropOffload
 }
 
-// Finish completes the checksum of an ordinary frame in place; frame starts
+// Checksum completes the checksum of an ordinary frame in place; frame starts
 // with the Ethernet header and v is its virtio-net header. Nothing is to be
 // done if v does not ask for it. A super-frame is ErrProtocol here.
 //
 // As the kernel does, the sum goes from CsumStart to the end of the frame, the
 // field holding the pseudo header's beforehand, and a result of zero is
 // written as 0xffff, which is the same number and not "no checksum" to UDP.
-func Finish(frame []byte, v *ring.Vnet) error {
+func Checksum(frame []byte, v *ring.Vnet) error {
 	if v.GSOType&^ring.VnetGSOECN != ring.VnetGSONone {
 		return ErrProtocol
 	}

@@ -1,4 +1,4 @@
-package offload
+package finish
 
 import "github.com/netring/netring/ring"
 
@@ -64,7 +64,7 @@ func moveOne(dst, src *ring.Ring) bool {
 	if v.GSOType != ring.VnetGSONone {
 		return segment(dst, frame, &v) && skip(src)
 	}
-	if err := Finish(frame, &v); err != nil {
+	if err := Checksum(frame, &v); err != nil {
 		dst.Stats.Drop(Cause(err), 1)
 		return skip(src)
 	}
@@ -106,7 +106,7 @@ func Copy(dst, src *ring.Ring, k uint32) bool {
 	default:
 		buf := dst.Buf(dst.Head)
 		copy(buf, frame)
-		err := Finish(buf[:len(frame)], &v)
+		err := Checksum(buf[:len(frame)], &v)
 		if err == nil {
 			push(dst, len(frame))
 			return true
