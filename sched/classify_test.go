@@ -253,7 +253,7 @@ func slowClassify(o ClassifierOptions, b []byte) bool {
 			h = header{proto[int(p[0])], p[n:], h.rest - n}
 		case "tcp", "udp":
 			ports := map[string][]uint16{"tcp": o.TCPPorts, "udp": o.UDPPorts}[h.name]
-			for i := 0; i+4 <= len(p) && i < 4; i += 2 {
+			for i := 0; len(p) >= 4 && i < 4; i += 2 {
 				if slices.Contains(ports, uint16(at(p, i))) {
 					return true
 				}
