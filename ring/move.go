@@ -9,7 +9,7 @@ package ring
 // frame that dst cannot carry is dropped and counted in dst.Stats: oversize,
 // malformed (a slot that names memory outside of its buffer), or offload (it
 // is unfinished and dst has no virtio-net header; finish such frames first,
-// see [NeedsFinish]).
+// see [NeedsFinish]), or truncated.
 //
 // The caller owns both rings.
 func Move(dst, src *Ring, n int) int {
@@ -122,8 +122,13 @@ func (r *Ring) chain(k uint32) uint32 {
 
 // fits says whether a frame of n bytes and flags f may be sent through r.
 func (r *Ring) fits(n uint32, f SlotFlags) (Cause, bool) {
-	if f&SlotVnet != 0 && r.vnet == 0 {
-		return DropOffload, false
+	if f&(SlotVnet|SlotTruncated) != 0 {
+		if f&SlotTruncated != 0 {
+			return DropTruncated, false
+		}
+		if r.vnet == 0 {
+			return DropOffload, false
+		}
 	}
 	if n > r.maxFrame && f&SlotGSO == 0 {
 		return DropOversize, false
@@ -204,8 +209,8 @@ func (dst *Ring) moveChain(src *Ring, start, k uint32, swap bool) (used uint32, 
 	if total > uint64(dst.maxFrame) && !dst.multi && first.Flags&SlotGSO == 0 || total > MaxFrame {
 		return 0, DropOversize
 	}
-	if first.Flags&SlotVnet != 0 && dst.vnet == 0 {
-		return 0, DropOffload
+	if c, ok := dst.fits(0, first.Flags); !ok {
+		return 0, c
 	}
 	if !dst.multi {
 		return dst.join(src, start, k, uint32(total))

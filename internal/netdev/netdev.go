@@ -28,30 +28,47 @@ type Device struct {
 
 // Open looks the interface up in the network namespace of the calling thread.
 // With promisc the interface takes all frames until Close.
-func Open(name string, promisc bool) (d *Device, err error) {
-	d = &Device{fd: -1, Name: name}
-	defer func() {
-		if err != nil {
-			d.Close()
-			d = nil
-		}
-	}()
-	d.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+func Open(name string, promisc bool) (*Device, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return d, NeedRaw(fmt.Errorf("open packet socket: %w", err))
+		return nil, NeedRaw(fmt.Errorf("open packet socket: %w", err))
 	}
+	d, err := look(name, fd)
+	if err == nil && promisc {
+		m := unix.PacketMreq{Ifindex: int32(d.Index), Type: unix.PACKET_MR_PROMISC}
+		if err = unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &m); err != nil {
+			err = fmt.Errorf("promiscuous membership: %w", err)
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return d, nil
+}
+
+// OpenFD is Open through a copy of a socket that the caller has.
+func OpenFD(name string, fd int) (*Device, error) {
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate socket: %w", err)
+	}
+	d, err := look(name, fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return d, nil
+}
+
+func look(name string, fd int) (*Device, error) {
+	d := &Device{fd: fd, Name: name}
+	var err error
 	if d.Index, err = d.get32(unix.SIOCGIFINDEX); err != nil {
-		return d, fmt.Errorf("%w (ip link shows those there are)", ring.ErrNoInterface)
+		return nil, fmt.Errorf("%w (ip link shows those there are)", ring.ErrNoInterface)
 	}
 	if d.MTU, err = d.get32(unix.SIOCGIFMTU); err != nil {
-		return d, fmt.Errorf("read MTU: %w", err)
-	}
-	if !promisc {
-		return d, nil
-	}
-	m := unix.PacketMreq{Ifindex: int32(d.Index), Type: unix.PACKET_MR_PROMISC}
-	if err = unix.SetsockoptPacketMreq(d.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &m); err != nil {
-		return d, fmt.Errorf("promiscuous membership: %w", err)
+		return nil, fmt.Errorf("read MTU: %w", err)
 	}
 	return d, nil
 }

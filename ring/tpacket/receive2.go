@@ -1,0 +1,134 @@
+package tpacket
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/netring/netring/ring"
+)
+
+// rx2 walks a TPACKET_V2 receive ring: frame k of the ring is slot k. A frame
+// that is larger than the ring's frames (a super-frame) is in the socket's
+// queue as well; it is fetched from there into a large buffer.
+type rx2 struct {
+	rxBase
+	frame uint32   // bytes of each frame of the ring
+	large []byte   // largeLen bytes each
+	free  []uint32 // large buffers that no slot has
+	big   []uint32 // of each slot: 1 + its large buffer, 0 if it has none
+}
+
+const (
+	largeLen     = 68 << 10
+	largeBufs    = 32
+	largeReserve = 64 // where a frame starts in a large buffer; headroom before it
+)
+
+// newRx2 makes the walker of a ring of n frames of frame bytes.
+func newRx2(b rxBase, n, frame int) *rx2 {
+	d := &rx2{rxBase: b, frame: uint32(frame), big: make([]uint32, n)}
+	d.at = make([]uint32, n)
+	if frame < largeLen {
+		d.large = make([]byte, largeBufs*largeLen)
+		for i := range uint32(largeBufs) {
+			d.free = append(d.free, i)
+		}
+	}
+	return d
+}
+
+func (d *rx2) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
+	mask := uint32(r.Len() - 1)
+	for k := from; k != to; k++ {
+		d.release(k & mask)
+	}
+	tail = r.Tail()
+	var packets, bytes, bad uint64
+	for tail-to <= mask {
+		k := tail & mask
+		area := d.mem[uint64(k)*uint64(d.frame):][:d.frame:d.frame]
+		status := word(area, 0).Load()
+		if status&unix.TP_STATUS_USER == 0 {
+			break
+		}
+		s := r.Slot(k)
+		ok, later := d.take(s, k, area, status)
+		if later {
+			break
+		}
+		if !ok {
+			// A slot must stand for the frame, as slots and frames go
+			// together; an empty one says that there was something.
+			*s = ring.Slot{Buf: k, Off: d.frame, Flags: ring.SlotTruncated}
+			bad++
+		} else {
+			packets++
+			bytes += uint64(s.Len)
+		}
+		tail++
+	}
+	if packets+bad == 0 {
+		return to, tail, d.idled()
+	}
+	d.idle = 0
+	r.Stats.Packets.Add(packets)
+	r.Stats.Bytes.Add(bytes)
+	r.Stats.Drop(ring.DropMalformed, bad)
+	return to, tail, nil
+}
+
+// release gives frame k back to the kernel.
+func (d *rx2) release(k uint32) {
+	if b := d.big[k]; b != 0 {
+		d.big[k] = 0
+		d.free = append(d.free, b-1)
+	}
+	word(d.mem, int(uint64(k)*uint64(d.frame))).Store(unix.TP_STATUS_KERNEL)
+}
+
+// take describes frame k in slot s. later means that it must stay in the ring
+// for now, as all large buffers are in use.
+func (d *rx2) take(s *ring.Slot, k uint32, area []byte, status uint32) (ok, later bool) {
+	x := desc{hdrLen: v2HdrLen, status: status,
+		wire: u32(area, 4), snap: u32(area, 8), mac: uint32(u16(area, 12))}
+	x.tagOf(status, u16(area, 24), u16(area, 26))
+	d.at[k] = 0
+	if status&unix.TP_STATUS_COPY == 0 {
+		return d.fill(s, k, area, &x), false
+	}
+	if len(d.free) == 0 {
+		return false, true
+	}
+	return d.takeLarge(s, k, area, &x), false
+}
+
+// takeLarge fetches the whole of frame k from the socket's queue, where the
+// kernel put it besides what fitted into the ring.
+func (d *rx2) takeLarge(s *ring.Slot, k uint32, area []byte, x *desc) bool {
+	i := d.free[len(d.free)-1]
+	buf := d.large[int(i)*largeLen:][:largeLen:largeLen]
+	n, e := d.sock.receive(buf[largeReserve-d.vnet:])
+	if e != 0 || uint32(n) < d.vnet+ethHdr {
+		return d.fill(s, k, area, x) // what there is of it, marked truncated
+	}
+	d.free = d.free[:len(d.free)-1]
+	d.big[k] = 1 + i
+	y := *x
+	y.hdr, y.hdrLen = 0, 0
+	y.mac, y.snap = largeReserve, uint32(n)-d.vnet
+	if !d.fill(s, uint32(len(d.big))+i, buf, &y) {
+		return false
+	}
+	s.Flags = s.Flags&^(ring.SlotMulticast|ring.SlotBroadcast|ring.SlotOtherHost|ring.SlotOutgoing) |
+		pktTypeFlags[area[v2HdrLen+llPktType]&7]
+	return true
+}
+
+func (d *rx2) Meta(r *ring.Ring, k uint32, m *ring.Meta) bool {
+	k &= uint32(r.Len() - 1)
+	h := d.mem[uint64(k)*uint64(d.frame):][:d.frame]
+	status := word(h, 0).Load()
+	var x desc
+	x.tagOf(status, u16(h, 24), u16(h, 26))
+	meta(m, h, u32(h, 4), u32(h, 16), u32(h, 20), status, &x, 0)
+	return true
+}

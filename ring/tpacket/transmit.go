@@ -1,0 +1,229 @@
+package tpacket
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netring/netring/internal/netdev"
+	"github.com/netring/netring/ring"
+)
+
+// transmitter is the kernel's doorbell; a fake kernel stands in for it in
+// tests.
+type transmitter interface {
+	doorbell() (took int, e unix.Errno)
+	// writable waits until the kernel has finished something, at most d.
+	writable(d time.Duration) error
+}
+
+// tx fills a TPACKET_V2 transmit ring: slot k has frame k. The kernel sends
+// frames strictly in ring order and stops for ever at one that is not marked,
+// so they are marked in order and without holes. A frame is done when its
+// status is AVAILABLE again.
+//
+// The ring is set to PACKET_LOSS: the kernel passes over a frame that it
+// refuses, where it would else wait in its place for a better one. What it
+// refused then shows in the doorbell's answer only, which is the sum of the
+// bytes that it took.
+type tx struct {
+	bell  transmitter
+	dev   *netdev.Device
+	mem   []byte
+	frame uint32 // bytes of each frame
+	vnet  uint32
+	mask  uint32
+
+	lens   []uint32                        // of each handed over slot: bytes of its frame, and risky
+	unsent uint32                          // first slot that the kernel has not begun to send
+	begun  bool                            // unsent is set
+	done   struct{ refused, bytes uint64 } // refused since the last complete
+}
+
+// risky marks the length of a frame with a virtio-net header of somebody
+// else's making, which the kernel may refuse.
+const risky = 1 << 31
+
+// linear is the length up to which the whole frame is named as header in the
+// virtio-net header, so that the kernel copies it into the packet's linear part
+// and needs no page fragment for it.
+const linear = 256
+
+func newTx(bell transmitter, dev *netdev.Device, mem []byte, g Geometry, vnet int) *tx {
+	return &tx{bell: bell, dev: dev, mem: mem, frame: uint32(g.FrameSize), vnet: uint32(vnet),
+		mask: uint32(g.Frames - 1), lens: make([]uint32, g.Frames)}
+}
+
+func (d *tx) at(k uint32) []byte {
+	return d.mem[uint64(k&d.mask)*uint64(d.frame):][:d.frame:d.frame]
+}
+
+func (d *tx) status(k uint32) uint32 { return word(d.at(k), 0).Load() }
+
+func (d *tx) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
+	if !d.begun {
+		d.unsent, d.begun = from, true
+	}
+	accepted, err = d.post(r, from, to)
+	if d.unsent != accepted {
+		if kerr := d.kick(r, accepted); err == nil {
+			err = kerr
+		}
+	}
+	return accepted, d.complete(r, r.Tail()), err
+}
+
+// post marks the frames of slots [from, to) for sending.
+func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
+	for k := from; k != to; k++ {
+		s := r.Slot(k)
+		// Read once: the slot is plain memory of the program's.
+		buf, off, n, flags := s.Buf, s.Off, s.Len, s.Flags
+		if buf != k&d.mask || off != txOffset+d.vnet || n < ethHdr || n > d.frame-txOffset-d.vnet {
+			s.Buf = k & d.mask
+			return k, fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d: must be buffer %d, offset %d, length %d to %d", ring.ErrSlot,
+				k, buf, off, n, s.Buf, txOffset+d.vnet, ethHdr, d.frame-txOffset-d.vnet)
+		}
+		frame := d.at(k)
+		d.lens[k&d.mask] = n
+		switch {
+		case d.vnet == 0:
+		case flags&ring.SlotVnet == 0:
+			plainHeader(frame[txOffset:txOffset+d.vnet], n)
+		default:
+			d.lens[k&d.mask] |= risky
+		}
+		binary.NativeEndian.PutUint32(frame[4:], n+d.vnet) // tp_len
+		word(frame, 0).Store(unix.TP_STATUS_SEND_REQUEST)
+	}
+	return to, nil
+}
+
+// plainHeader writes the virtio-net header of a frame that needs nothing done.
+func plainHeader(h []byte, n uint32) {
+	clear(h)
+	if n <= linear {
+		binary.NativeEndian.PutUint16(h[2:], uint16(n)) // HdrLen
+	}
+}
+
+// kick rings the doorbell for the slots [unsent, accepted). Those that the
+// kernel did not take for want of memory wait for the next Sync.
+func (d *tx) kick(r *ring.Ring, accepted uint32) error {
+	r.Stats.Doorbells.Add(1)
+	took, e := d.bell.doorbell()
+	first, sum := d.unsent, uint64(0)
+	for d.unsent != accepted && d.status(d.unsent)&unix.TP_STATUS_SEND_REQUEST == 0 {
+		sum += uint64(d.lens[d.unsent&d.mask] &^ risky)
+		d.unsent++
+	}
+	if e == 0 && uint64(took) < sum {
+		d.refused(first, d.unsent, sum-uint64(took))
+	}
+	return d.answer(r, e, d.unsent != accepted)
+}
+
+// refused works out how many of the frames [from, to) the kernel passed over,
+// missing bytes in all. A frame that this driver has checked and headed itself
+// is only among them if no other explains it (the MTU has shrunk, say).
+func (d *tx) refused(from, to uint32, missing uint64) {
+	d.done.bytes += missing
+	left := missing
+	for _, bit := range []uint32{risky, 0} {
+		for k := from; k != to && left != 0; k++ {
+			if l := d.lens[k&d.mask]; l&risky == bit && uint64(l&^risky) == left {
+				d.done.refused++
+				return
+			}
+		}
+		for k := from; k != to && left != 0; k++ {
+			if l := d.lens[k&d.mask]; l&risky == bit {
+				d.done.refused++
+				left -= min(left, uint64(l&^risky))
+			}
+		}
+	}
+}
+
+// answer turns the doorbell's errno into an error; nil for those that mean
+// "later".
+func (d *tx) answer(r *ring.Ring, e unix.Errno, left bool) error {
+	switch e {
+	case 0:
+	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.EBUSY:
+		// The socket's send buffer, or the queueing discipline, is full.
+	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+		if d.dev != nil {
+			if err := d.dev.State(); err != nil {
+				return err
+			}
+		}
+		return ring.ErrLinkDown
+	default:
+		return fmt.Errorf("doorbell: %w", error(e))
+	}
+	if left {
+		r.Stats.Retries.Add(1)
+	}
+	return nil
+}
+
+// complete takes back the slots that are done, in order, and returns the tail.
+func (d *tx) complete(r *ring.Ring, tail uint32) uint32 {
+	var packets, bytes uint64
+	for oldest := tail - uint32(r.Len()); oldest != d.unsent; oldest++ {
+		if d.status(oldest) != unix.TP_STATUS_AVAILABLE {
+			break
+		}
+		packets++
+		bytes += uint64(d.lens[oldest&d.mask] &^ risky)
+		*r.Slot(oldest) = ring.Slot{Buf: oldest & d.mask, Off: txOffset + d.vnet}
+		tail++
+	}
+	if packets != 0 {
+		gone := min(d.done.refused, packets)
+		r.Stats.Packets.Add(packets - gone)
+		r.Stats.Bytes.Add(bytes - min(d.done.bytes, bytes))
+		r.Stats.Drop(ring.DropRefused, gone)
+		d.done.refused -= gone
+		d.done.bytes -= min(d.done.bytes, bytes)
+	}
+	return tail
+}
+
+// drain rings the doorbell until all that was handed over is sent, at most for
+// d long; what is left is counted as closed. The ring's owner has left.
+func (d *tx) drain(r *ring.Ring, timeout time.Duration) {
+	tail := r.Tail()
+	for deadline := time.Now().Add(timeout); ; {
+		tail = d.complete(r, tail)
+		left := r.Accepted() + uint32(r.Len()) - tail
+		if left == 0 {
+			return
+		}
+		wait := time.Until(deadline)
+		if wait <= 0 {
+			r.Stats.Drop(ring.DropClosed, uint64(left))
+			return
+		}
+		if d.unsent != r.Accepted() {
+			if d.kick(r, r.Accepted()) != nil {
+				deadline = time.Now() // the link is down: count what is left
+				continue
+			}
+		}
+		if d.bell.writable(min(wait, 10*time.Millisecond)) != nil {
+			deadline = time.Now()
+		}
+	}
+}
+
+// Refresh looks at the link.
+func (d *tx) Refresh(*ring.Ring) error {
+	if d.dev == nil {
+		return nil
+	}
+	return d.dev.State()
+}
