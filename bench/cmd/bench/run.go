@@ -92,11 +92,19 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := tools.Missing[peer.BridgeName]; err != nil && o.out == filepath.Join(dir, "results") {
+		return fmt.Errorf("results without netring are not kept (--out DIR measures the others alone): %w", err)
+	}
 	unlock, err := host.Lock(ctx, o.lock, func() { logf("another run holds %s: waiting", o.lock) })
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	restore, err := peer.HugePages()
+	if err != nil {
+		return err
+	}
+	defer restore()
 	var failed []string
 	h, versions := host.Describe(), host.Versions(ctx, filepath.Dir(dir))
 	for i := range chosen {

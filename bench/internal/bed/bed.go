@@ -40,6 +40,8 @@ type Options struct {
 	// interface's counters count it, and no end has an address, so that no
 	// stack adds frames of its own. Without it the ends have addresses.
 	Drop bool
+	// Bare gives no addresses: the caller puts more behind the sink.
+	Bare bool
 	// RPS moves the receive softirq of dut's interfaces to the cores of this
 	// mask; with 0 it stays where it is raised.
 	RPS uint64
@@ -50,10 +52,12 @@ type Options struct {
 // Bed is the network. Close takes it down with all that runs in it; so does
 // the end of the process, in whatever way.
 type Bed struct {
-	lab            *netlab.Lab
 	Gen, DUT, Sink *netlab.NS
-	links          []end
-	drops          []*drop
+
+	lab     *netlab.Lab
+	options Options
+	links   []end
+	drops   []*drop
 }
 
 type end struct {
@@ -69,7 +73,7 @@ func New(o Options) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{lab: lab, Gen: lab.NS("gen"), DUT: lab.NS("dut"), Sink: lab.NS("sink")}
+	b := &Bed{lab: lab, options: o, Gen: lab.NS("gen"), DUT: lab.NS("dut"), Sink: lab.NS("sink")}
 	if err := b.build(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the network: %w", err), b.Close())
 	}
@@ -102,8 +106,8 @@ func (b *Bed) build(o Options) error {
 			}
 		}
 	}
-	if !o.Drop && max(o.Lanes, 1) == 1 {
-		return b.Address(b.Sink, "s0", mac(4))
+	if !o.Drop && !o.Bare {
+		return b.Address(b.Sink, "s0")
 	}
 	return nil
 }
@@ -123,9 +127,13 @@ func (b *Bed) veth(nsA *netlab.NS, a string, macA net.HardwareAddr, nsB *netlab.
 	return nil
 }
 
-// Address gives both ends their addresses; the far one is name in ns, with
-// that MAC address. Neighbours are permanent, so nothing is sent to find them.
-func (b *Bed) Address(ns *netlab.NS, name string, hw net.HardwareAddr) error {
+// Address gives both ends their addresses; the far one is interface name in ns.
+// Neighbours are permanent, so nothing is sent to find them.
+func (b *Bed) Address(ns *netlab.NS, name string) error {
+	hw, err := ns.MAC(name)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		b.Gen.AddAddr("g0", GenIP+"/24"), b.Gen.AddAddr("g0", GenIP6+"/64"),
 		ns.AddAddr(name, SinkIP+"/24"), ns.AddAddr(name, SinkIP6+"/64"),
@@ -136,6 +144,11 @@ func (b *Bed) Address(ns *netlab.NS, name string, hw net.HardwareAddr) error {
 
 // Add makes one more namespace.
 func (b *Bed) Add(name string) (*netlab.NS, error) { return b.lab.Add(name) }
+
+// Join makes one more link, with the options of the others.
+func (b *Bed) Join(nsA *netlab.NS, a string, nsB *netlab.NS, p string) error {
+	return b.veth(nsA, a, mac(0xa1), nsB, p, mac(0xa2), b.options)
+}
 
 // Close takes the network down.
 func (b *Bed) Close() error {
@@ -160,10 +173,10 @@ func (b *Bed) Counters() (map[string]netlab.Counters, error) {
 	return out, nil
 }
 
-// Lanes names the interfaces of the sink.
+// Lanes names the sink's ends of the links to the device under test.
 func (b *Bed) Lanes() (names []string) {
 	for _, l := range b.links {
-		if l.ns == b.Sink {
+		if l.ns == b.Sink && l.name[0] == 's' {
 			names = append(names, l.name)
 		}
 	}

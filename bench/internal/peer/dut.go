@@ -97,10 +97,6 @@ func Testpmd(name string, scratchCPU int) DUT {
 		Name: name, Skip: firstOf(Installed("dpdk-testpmd", "dpdk-dev"), Installed("stdbuf", "coreutils")),
 		Command: "dpdk-testpmd " + vdev(0) + " " + vdev(1) + " -- --forward-mode=io",
 		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
-			restore, err := hugePages(256)
-			if err != nil {
-				return nil, err
-			}
 			// It takes its own affinity from --lcores; the main core only waits
 			// on the standard input.
 			p, err := Start(b.DUT, scratchCPU, "stdbuf", "-oL", "dpdk-testpmd",
@@ -108,10 +104,8 @@ func Testpmd(name string, scratchCPU int) DUT {
 				"--log-level=lib.eal:error", "-m", "256", vdev(0), vdev(1), "--",
 				"--forward-mode=io", "--auto-start", "--nb-cores=1", "--total-num-mbufs=32768")
 			if err != nil {
-				restore()
 				return nil, err
 			}
-			go func() { <-p.ended; restore() }()
 			return p, p.Says(ctx, "Press enter to exit")
 		},
 	}
@@ -128,9 +122,13 @@ func firstOf(reasons ...string) string {
 
 const hugePagesFile = "/proc/sys/vm/nr_hugepages"
 
-// hugePages sees to it that there are at least n and returns what puts the old
-// number back.
-func hugePages(n int) (restore func(), err error) {
+// HugePages reserves what DPDK needs, if it is installed, and returns what puts
+// the old number back.
+func HugePages() (restore func(), err error) {
+	const n = 256
+	if Installed("dpdk-testpmd", "") != "" {
+		return func() {}, nil
+	}
 	old, err := os.ReadFile(hugePagesFile)
 	if err != nil {
 		return nil, err

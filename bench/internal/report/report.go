@@ -79,6 +79,9 @@ func Section(s *scenario.Scenario, r *result.Run) string {
 	}
 	table(&b, s, r)
 	goals(&b, s, r)
+	if s.Plot != nil {
+		fmt.Fprintf(&b, "\n![%s](bench/results/%s.svg)\n", s.Title, s.Name)
+	}
 	fmt.Fprintf(&b, "\n`%s`, %s, netring %s: medians over %d rounds [minimum to maximum]", s.Name,
 		r.Started.Format("2006-01-02"), version(r, "netring"), r.Rounds)
 	if r.Seconds > 0 {

@@ -82,7 +82,7 @@ func (e *Env) forward(ctx context.Context, d *peer.DUT, o bed.Options, l load) (
 	e.windowMetrics(s, b, d)
 	e.totals(s, b, total)
 	if d.Netring {
-		if err := bridgeTotals(s, dut.Stdout()); err != nil {
+		if err := bridgeTotals(s, b, total, dut.Stdout()); err != nil {
 			return nil, err
 		}
 	}
@@ -155,16 +155,11 @@ func (e *Env) totals(s *result.Sample, b *bed.Bed, c map[string]netlab.Counters)
 	sent := c["g0"].TxPackets
 	s.Metrics[mSent] = float64(sent)
 	s.Metrics[mLost] = float64(sent) - float64(delivered(b, c))
-	missing := s.Metrics[mLost]
-	for _, name := range b.Ports() { // refused by the interface itself
-		missing -= float64(c[name].TxDropped)
-	}
-	s.Metrics[mMissing] = missing
 }
 
-// bridgeTotals reads the final report of our bridge: what it counted as
-// dropped is accounted for.
-func bridgeTotals(s *result.Sample, stdout string) error {
+// bridgeTotals reads the final report of our bridge. Of what was lost, it and
+// the interfaces must have counted every frame.
+func bridgeTotals(s *result.Sample, b *bed.Bed, c map[string]netlab.Counters, stdout string) error {
 	final, err := lastReport(stdout)
 	if err != nil {
 		return err
@@ -180,7 +175,10 @@ func bridgeTotals(s *result.Sample, stdout string) error {
 	if err := json.Unmarshal(final, &f); err != nil {
 		return fmt.Errorf("final report of the bridge: %w", err)
 	}
-	s.Metrics[mMissing] -= f.Dropped
+	s.Metrics[mMissing] = s.Metrics[mLost] - f.Dropped
+	for _, name := range b.Ports() { // sent, and refused by the interface
+		s.Metrics[mMissing] -= float64(c[name].TxDropped)
+	}
 	var sent, bells float64
 	for _, p := range f.Ports {
 		sent += p.TX

@@ -86,6 +86,7 @@ type Env struct {
 func All() []Scenario {
 	return []Scenario{
 		forwardSize(60), forwardSize(1514), halfRate(), tcp(), latency(),
+		livelock(), userFrac(), modes(), stage(), everything(), prio(), laggTCP(), laggFailover(),
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/netring/netring/bench/internal/bed"
 	"github.com/netring/netring/bench/internal/peer"
 	"github.com/netring/netring/bench/internal/result"
+	"github.com/netring/netring/internal/netlab"
 )
 
 const (
@@ -28,28 +30,33 @@ type flow struct {
 
 var flows = []flow{{"TCP IPv4", false, false}, {"TCP IPv6", false, true}, {"UDP IPv4", true, false}, {"UDP IPv6", true, true}}
 
-// iperf runs iperf3 from gen to the sink over a running bed, both ends on the
-// source's core unless server names another.
-func (e *Env) iperf(ctx context.Context, b *bed.Bed, f flow, server int, dut *peer.Proc, s *result.Sample) error {
+// startIperf starts iperf3 from gen to the far end, which is in ns, for d. The
+// client is on the source's core, the server on the given one.
+func (e *Env) startIperf(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow, server int, d time.Duration) (*peer.Proc, error) {
 	const port = 5201
-	srv, err := peer.Start(b.Sink, server, "iperf3", "--server", "--one-off", "--port", strconv.Itoa(port))
+	srv, err := peer.Start(ns, server, "iperf3", "--server", "--one-off", "--port", strconv.Itoa(port))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := srv.Listens(ctx, b.Sink, port); err != nil {
-		return err
+	if err := srv.Listens(ctx, ns, port); err != nil {
+		return nil, err
 	}
 	to := bed.SinkIP
 	if f.V6 {
 		to = bed.SinkIP6
 	}
-	total := e.Warm + e.Seconds + 200*time.Millisecond
 	args := []string{"iperf3", "--client", to, "--port", strconv.Itoa(port), "--json", "--connect-timeout", "3000",
-		"--omit", "0", "--time", strconv.FormatFloat(total.Seconds(), 'f', 0, 64)}
+		"--time", strconv.FormatFloat(math.Ceil(d.Seconds()), 'f', 0, 64)}
 	if f.UDP {
 		args = append(args, "--udp", "--bitrate", "0", "--length", "1400")
 	}
-	cl, err := peer.Start(b.Gen, e.Source, args...)
+	return peer.Start(b.Gen, e.Source, args...)
+}
+
+// iperf measures a flow from gen to ns over a running bed.
+func (e *Env) iperf(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow, server int, dut *peer.Proc, s *result.Sample) error {
+	total := e.Warm + e.Seconds + 200*time.Millisecond
+	cl, err := e.startIperf(ctx, b, ns, f, server, total)
 	if err != nil {
 		return err
 	}
@@ -137,7 +144,7 @@ func tcpCase(d peer.DUT, f flow, serverOnDUT bool) Case {
 		if serverOnDUT {
 			server = e.DUT
 		}
-		if err := e.iperf(ctx, b, f, server, dut, s); err != nil {
+		if err := e.iperf(ctx, b, b.Sink, f, server, dut, s); err != nil {
 			return nil, err
 		}
 		if s.Window.App != nil {
