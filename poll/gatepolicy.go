@@ -1,0 +1,258 @@
+package poll
+
+import (
+	"fmt"
+	"time"
+)
+
+// Gate limits what the kernel receives for one worker. The budget holds for
+// each window of time anew.
+type Gate interface {
+	SetBudget(packets int, window time.Duration) error
+}
+
+// GateConfig are the knobs of a [GatePolicy]; a zero means the default that is
+// given with it.
+type GateConfig struct {
+	Window time.Duration // of budgets, 100 us to 100 ms; 1 ms
+	Floor  int           // least budget of a window; 16
+	Calm   time.Duration // without a refused packet, until the gate comes off; 2 s
+}
+
+func (c GateConfig) withDefaults() GateConfig {
+	if c.Window == 0 {
+		c.Window = time.Millisecond
+	}
+	if c.Floor == 0 {
+		c.Floor = 16
+	}
+	if c.Calm == 0 {
+		c.Calm = 2 * time.Second
+	}
+	return c
+}
+
+// Validate reports the first knob that is out of its range.
+func (c GateConfig) Validate() error {
+	c = c.withDefaults()
+	switch {
+	case c.Window < 100*time.Microsecond || c.Window > 100*time.Millisecond:
+		return fmt.Errorf("poll: gate window %v: must be between 100us and 100ms", c.Window)
+	case c.Floor < 1 || c.Floor > maxBurst:
+		return fmt.Errorf("poll: gate floor %d: must be between 1 and %d", c.Floor, maxBurst)
+	case c.Calm < 10*time.Millisecond || c.Calm > time.Hour:
+		return fmt.Errorf("poll: gate calm time %v: must be between 10ms and 1h", c.Calm)
+	}
+	return nil
+}
+
+// GateSample is what a [GatePolicy] looks at, about one worker and the
+// interface that the gate is for. All counts are sums since some start.
+type GateSample struct {
+	Now       time.Duration
+	Delivered uint64 // packets that the worker took from the interface
+	Sent      uint64 // packets that it sent, on any interface
+	Drops     uint64 // packets that the kernel dropped behind the gate: full ring, full backlog
+	OnCore    uint64 // packets that the kernel received on the worker's core, of any interface
+	Super     uint64 // segmentation super-frames among the delivered
+	Passed    uint64 // by the gate
+	Refused   uint64 // by the gate
+}
+
+// GateAction is what is to be done with a gate.
+type GateAction uint8
+
+const (
+	GateKeep   GateAction = iota // as it is; if it is on, with the verdict's budget
+	GateAttach                   // put it up, with the verdict's budget
+	GateDetach                   // take it off
+)
+
+// GateVerdict is an answer of a [GatePolicy].
+type GateVerdict struct {
+	Action GateAction
+	Budget int    // packets in a window, while the gate is on
+	Why    string // for people, with every attach and detach
+}
+
+// GatePolicy decides when a gate is needed, and how much it lets through. The
+// gate is worth having when the kernel receives on the worker's own core: then
+// each packet that it receives in vain takes time from the worker, which so
+// takes fewer, until nothing but receiving goes on (receive livelock; Mogul
+// and Ramakrishnan, 1997). It is of no use when the kernel receives elsewhere,
+// and harmful to TCP, whose super-frames it takes away.
+//
+// So it puts the gate up when for some time the kernel has dropped packets,
+// and received on this core more than can be explained by what the worker
+// sent. It takes it off when after a fair trial no more is delivered than
+// before, or when the gate has had nothing to refuse for a while. In between
+// it looks for the largest budget behind which the kernel drops nothing: up
+// in steps as long as that holds, quickly at first and slowly near the last
+// budget that was too large, and down when it does not.
+//
+// It has no clock and does nothing itself. One goroutine at a time.
+type GatePolicy struct {
+	cfg  GateConfig
+	last GateSample
+	seen bool
+
+	on      bool
+	since   time.Duration // of the last change
+	starved int           // samples in a row
+	before  float64       // packets a second delivered without the gate
+	tcp     time.Duration // no gate before this: there were super-frames
+	hold    time.Duration // nor before since+hold
+
+	budget  float64       // packets a window
+	ceiling float64       // the last budget that was too large, 0 if none yet
+	quiet   time.Duration // the last time that the gate refused something
+	calm    time.Duration // grows when the gate comes off too early
+	trial   time.Duration // under load, still to go until it must have helped
+	with    float64       // packets a second delivered with it under load
+}
+
+const (
+	gateStarved = 5                // samples in a row that tell livelock
+	gateDrops   = 1000             // drops a second that matter
+	gateTrial   = time.Second      // to show that it helps
+	gateGain    = 1.05             // by so much
+	gateHoldMin = 5 * time.Second  // after a trial that failed, doubled each time
+	gateHoldMax = 10 * time.Minute //
+	gateTCP     = 10 * time.Second // after the last super-frame
+	gateSoon    = 10 * time.Second // from detach to attach: it came off too early
+	gateCalmMax = time.Minute
+)
+
+// NewGatePolicy returns a policy with the gate off.
+func NewGatePolicy(cfg GateConfig) (*GatePolicy, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &GatePolicy{cfg: cfg, calm: cfg.Calm, since: -gateHoldMax}, nil
+}
+
+// Window is what the verdicts' budgets are for.
+func (p *GatePolicy) Window() time.Duration { return p.cfg.Window }
+
+// On reports whether the gate is to be on.
+func (p *GatePolicy) On() bool { return p.on }
+
+// Failed tells the policy that the gate could not be put up: not to try again
+// for a while.
+func (p *GatePolicy) Failed(now time.Duration) {
+	p.on, p.since = false, now
+	p.backOff()
+}
+
+func (p *GatePolicy) backOff() { p.hold = min(max(2*p.hold, gateHoldMin), gateHoldMax) }
+
+// Step looks at a sample, some 20 to 100 ms after the one before.
+func (p *GatePolicy) Step(s GateSample) GateVerdict {
+	d := delta(s, p.last)
+	first := !p.seen
+	p.last, p.seen = s, true
+	if first || d.Now <= 0 {
+		return GateVerdict{Budget: int(p.budget)}
+	}
+	if d.Super > 0 {
+		p.tcp = s.Now + gateTCP
+	}
+	if p.on {
+		return p.stepOn(s.Now, d)
+	}
+	return p.stepOff(s.Now, d)
+}
+
+// delta is what happened between two samples. Counters that went back (a new
+// source) count as nothing.
+func delta(a, b GateSample) GateSample {
+	sub := func(x, y uint64) uint64 {
+		if x < y {
+			return 0
+		}
+		return x - y
+	}
+	return GateSample{Now: a.Now - b.Now, Delivered: sub(a.Delivered, b.Delivered), Sent: sub(a.Sent, b.Sent), Drops: sub(a.Drops, b.Drops),
+		OnCore: sub(a.OnCore, b.OnCore), Super: sub(a.Super, b.Super), Passed: sub(a.Passed, b.Passed), Refused: sub(a.Refused, b.Refused)}
+}
+
+func (p *GatePolicy) rate(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
+
+func (p *GatePolicy) stepOff(now time.Duration, d GateSample) GateVerdict {
+	drops := p.rate(d.Drops, d.Now)
+	lossy := drops >= gateDrops && d.Drops*50 > d.Delivered+d.Drops // 2 %
+	// What the worker sent may come in again at the other end of a veth, on
+	// this core: that is not receiving for the worker.
+	here := d.OnCore > d.Sent && 2*(d.OnCore-d.Sent) > d.Delivered
+	if !lossy || !here || d.Super > 0 {
+		p.starved = 0
+		return GateVerdict{}
+	}
+	delivered := p.rate(d.Delivered, d.Now)
+	if p.starved == 0 {
+		p.before = delivered
+	}
+	p.before += (delivered - p.before) / 4
+	if p.starved++; p.starved < gateStarved || now < p.tcp || now-p.since < p.hold {
+		return GateVerdict{}
+	}
+	if now-p.since < gateSoon {
+		p.calm = min(2*p.calm, gateCalmMax)
+	} else {
+		p.calm = p.cfg.Calm
+	}
+	p.on, p.since, p.quiet, p.starved = true, now, now, 0
+	p.trial, p.with, p.ceiling = gateTrial, p.before, 0
+	p.budget = max(p.before*p.cfg.Window.Seconds(), float64(p.cfg.Floor))
+	return GateVerdict{GateAttach, int(p.budget), fmt.Sprintf(
+		"receive livelock: %.0f packets a second delivered, %.0f dropped after they were received on the worker's core", delivered, drops)}
+}
+
+func (p *GatePolicy) stepOn(now time.Duration, d GateSample) GateVerdict {
+	judge := false
+	if d.Refused > 0 {
+		p.quiet = now
+		p.with += (p.rate(d.Delivered, d.Now) - p.with) / 4
+		judge = p.trial > 0 && p.trial <= d.Now
+		p.trial -= d.Now
+	}
+	switch {
+	case now-p.quiet >= p.calm:
+		p.hold = 0
+		return p.off(now, fmt.Sprintf("nothing to refuse for %v", p.calm))
+	case p.tcp > now:
+		return p.off(now, "segmentation super-frames: TCP is faster without it")
+	case judge && p.with < gateGain*p.before:
+		p.backOff()
+		return p.off(now, fmt.Sprintf("it does not help: %.0f packets a second delivered with it, %.0f without", p.with, p.before))
+	}
+	p.steer(d)
+	return GateVerdict{GateKeep, int(p.budget), ""}
+}
+
+func (p *GatePolicy) off(now time.Duration, why string) GateVerdict {
+	p.on, p.since, p.starved = false, now, 0
+	return GateVerdict{Action: GateDetach, Why: why}
+}
+
+// steer moves the budget.
+func (p *GatePolicy) steer(d GateSample) {
+	switch {
+	case d.Drops*200 > d.Passed: // more than half a percent
+		p.ceiling = p.budget
+		if d.Drops*4 > d.Passed {
+			p.budget *= 0.7
+		} else {
+			p.budget *= 0.93
+		}
+	case d.Refused == 0: // the budget is not what limits
+	case p.ceiling == 0:
+		p.budget *= 1.25
+	case p.budget < 0.96*p.ceiling:
+		p.budget *= 1.03
+	default:
+		p.budget *= 1.005
+	}
+	p.budget = min(max(p.budget, float64(p.cfg.Floor)), maxBurst)
+}
