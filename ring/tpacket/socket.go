@@ -130,6 +130,11 @@ func (s *sock) join(id int, o *Options) (int, error) {
 	if o.Defrag {
 		mode |= unix.PACKET_FANOUT_FLAG_DEFRAG
 	}
+	if !o.Outgoing {
+		// A group has a hook of its own: the sockets' PACKET_IGNORE_OUTGOING
+		// says nothing to it.
+		mode |= unix.PACKET_FANOUT_FLAG_IGNORE_OUTGOING
+	}
 	if o.Rollover {
 		mode |= unix.PACKET_FANOUT_FLAG_ROLLOVER
 	}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/netring/netring/internal/netlab"
+)
+
+// silence is how long nothing must come to believe that nothing will.
+const silence = 200 * time.Millisecond
+
+// modes are the variants that forward frames in different ways.
+var modes = [][]string{
+	{},
+	{"--rx-version", "v3"},
+	{"--vnet", "off", "--offload", "off"},
+	{"--rx-version", "v3", "--vnet", "off", "--offload", "off"},
+	{"--mode", "busy"},
+	{"--mode", "tick"},
+	{"--mode", "interrupt", "--dql=false", "--queue-packets", "0"},
+	{"--stage-packets", "4", "--full", "backpressure"},
+}
+
+// What goes in at one end comes out at the other: every byte, in order, once,
+// and never where it came from.
+func TestDeliveryIdentical(t *testing.T) {
+	for _, mtu := range []int{1500, 9000} {
+		for _, args := range modes {
+			t.Run(fmt.Sprintf("mtu %d %s", mtu, strings.Join(args, " ")), func(t *testing.T) {
+				r := newRig(t, 2, netlab.VethOpts{MTU: mtu})
+				p := r.start(append([]string{"--json"}, args...)...)
+				taps := r.taps()
+				there, names := trial(macB, macA, mtu)
+				back, _ := trial(macA, macB, mtu)
+				var both sync.WaitGroup
+				for i, frames := range [][][]byte{there, back} {
+					both.Go(func() { exchange(t, taps[i], taps[1-i], frames, names) })
+				}
+				both.Wait()
+				final := p.stop()
+				if n := uint64(len(there) + len(back)); final.Forwarded != n || final.Received != n || final.Dropped != 0 || final.Pending != 0 {
+					t.Errorf("%d sent, totals %+v", n, final)
+				}
+			})
+		}
+	}
+}
+
+// exchange sends frames from one tap and wants them, and nothing else from
+// this sender, at the other. A few are under way at a time.
+func exchange(t *testing.T, from, to *tap, frames [][]byte, names []string) {
+	const window = 32
+	for i := range frames {
+		if i >= window && !expect(t, to, frames[i-window], names[i-window]) {
+			return
+		}
+		from.send(t, frames[i])
+	}
+	for i := max(0, len(frames)-window); i < len(frames); i++ {
+		if !expect(t, to, frames[i], names[i]) {
+			return
+		}
+	}
+	if f := to.recv(t, silence); f != nil {
+		t.Errorf("%s: got one more frame: %x", to.name, f[:min(len(f), 64)])
+	}
+}
+
+func expect(t *testing.T, to *tap, want []byte, name string) bool {
+	got := to.recv(t, 5*time.Second)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: %s: got %d bytes %x, want %d bytes %x", to.name, name,
+			len(got), got[:min(len(got), 64)], len(want), want[:min(len(want), 64)])
+		return false
+	}
+	return true
+}
+
+// flood sends frames from a tap until it is told to stop, and counts.
+type flood struct {
+	tap  *tap
+	sent atomic.Uint64
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+func startFlood(t *testing.T, w *tap) *flood {
+	f := &flood{tap: w, stop: make(chan struct{})}
+	one := frame(macB, macA, untagged, 60, 1)
+	f.done.Go(func() {
+		for {
+			select {
+			case <-f.stop:
+				return
+			default:
+			}
+			if _, err := syscall.Write(w.fd, one); err == nil {
+				f.sent.Add(1)
+			}
+		}
+	})
+	t.Cleanup(f.end)
+	return f
+}
+
+// end stops the flood and returns how many frames the kernel took.
+func (f *flood) end() {
+	select {
+	case <-f.stop:
+	default:
+		close(f.stop)
+	}
+	f.done.Wait()
+}
+
+// Under full load, everything that went in came out or is counted, to the
+// frame.
+func TestConservationUnderLoad(t *testing.T) {
+	for _, args := range modes {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			r := newRig(t, 2, netlab.VethOpts{})
+			p := r.start(append([]string{"--json"}, args...)...)
+			taps := r.taps()
+			f := startFlood(t, taps[0])
+			time.Sleep(500 * time.Millisecond) // the length of the load, not a wait for anything
+			f.end()
+			r.totals(p.stop(), f.sent.Load())
+		})
+	}
+}
+
+// totals compares a bridge's final object with what the first host sent and
+// the kernel's own counters.
+func (r *rig) totals(final *report, sent uint64) {
+	r.t.Helper()
+	in, err := r.NS("dut").Counters("p1")
+	r.ok(err)
+	out, err := r.NS("dut").Counters("p2")
+	r.ok(err)
+	if sent != 0 && final.Received != sent {
+		r.t.Errorf("sent %d, received %d (interface: %d)", sent, final.Received, in.RxPackets)
+	}
+	if final.Received != final.Forwarded+final.Dropped || final.Pending != 0 {
+		r.t.Errorf("received %d, forwarded %d, dropped %d (%v), pending %d", final.Received, final.Forwarded, final.Dropped, final.Drops, final.Pending)
+	}
+	if out.TxPackets != final.Forwarded {
+		r.t.Errorf("forwarded %d, the interface sent %d", final.Forwarded, out.TxPackets)
+	}
+	if final.Forwarded == 0 {
+		r.t.Error("nothing was forwarded")
+	}
+}
+
+// A bridge that is stopped in the middle of the load drains and adds up too.
+func TestTermUnderLoad(t *testing.T) {
+	r := newRig(t, 2, netlab.VethOpts{})
+	p := r.start("--json")
+	f := startFlood(t, r.taps()[0])
+	time.Sleep(300 * time.Millisecond)
+	final := p.stop()
+	f.end()
+	r.totals(final, 0)
+	if got := f.sent.Load(); final.Received > got {
+		t.Errorf("received %d of %d sent", final.Received, got)
+	}
+}
+
+// Killed, the bridge leaves nothing behind: a second one starts and forwards.
+func TestKilled(t *testing.T) {
+	r := newRig(t, 2, netlab.VethOpts{})
+	p := r.start("--json")
+	taps := r.taps()
+	f := startFlood(t, taps[0])
+	time.Sleep(100 * time.Millisecond)
+	r.ok(p.Process.Kill())
+	p.exit()
+	f.end()
+	p = r.start("--json")
+	for taps[1].recv(t, silence) != nil {
+	}
+	exchange(t, taps[0], taps[1], [][]byte{frame(macB, macA, untagged, 60, 9)}, []string{"after the kill"})
+	p.stop()
+}
+
+// Down, the link is said to be down once and waited for without using the
+// processor; up, traffic goes on.
+func TestLinkDownAndUp(t *testing.T) {
+	r := newRig(t, 2, netlab.VethOpts{})
+	p := r.start("--json")
+	taps := r.taps()
+	one := [][]byte{frame(macB, macA, untagged, 60, 9)}
+	exchange(t, taps[0], taps[1], one, []string{"before"})
+	f := startFlood(t, taps[0])
+	r.ok(r.NS("dut").Down("p2"))
+	p.await("link is down")
+	time.Sleep(50 * time.Millisecond)
+	f.end()
+	before := cpuTime(t, p)
+	time.Sleep(500 * time.Millisecond)
+	if used := cpuTime(t, p) - before; used > 100*time.Millisecond {
+		t.Errorf("used %v of the processor in 500ms with a link down", used)
+	}
+	r.ok(r.NS("dut").Up("p2"))
+	p.await("link is up")
+	for taps[1].recv(t, silence) != nil {
+	}
+	exchange(t, taps[0], taps[1], one, []string{"after"})
+	if n := strings.Count(p.stderr(), "link is down"); n != 1 {
+		t.Errorf("said %d times that the link is down:\n%s", n, p.stderr())
+	}
+	final := p.stop()
+	if final.Drops["link"] == 0 {
+		t.Errorf("no drops for the link: %v", final.Drops)
+	}
+	if final.Received != final.Forwarded+final.Dropped {
+		t.Errorf("totals do not add up: %+v", final)
+	}
+}
+
+// cpuTime is what a process has used of the processors.
+func cpuTime(t *testing.T, p *proc) time.Duration {
+	t.Helper()
+	d, err := processTime(p.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// An interface that is deleted under load ends the bridge with 1 and its name;
+// the totals still add up.
+func TestInterfaceGone(t *testing.T) {
+	for i, name := range []string{"p1", "p2"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, netlab.VethOpts{})
+			p := r.start("--json")
+			f := startFlood(t, r.taps()[0])
+			time.Sleep(100 * time.Millisecond)
+			r.ok(r.NS("dut").Delete(r.port(i)))
+			if code := p.exit(); code != exitFail {
+				t.Errorf("exit code %d, want %d", code, exitFail)
+			}
+			f.end()
+			if s := p.stderr(); !strings.Contains(s, name) || !strings.Contains(s, "gone") {
+				t.Errorf("the message does not name %s:\n%s", name, s)
+			}
+			if final := p.final(); final.Received != final.Forwarded+final.Dropped {
+				t.Errorf("totals do not add up: %+v", final)
+			}
+		})
+	}
+}
+
+// Two workers keep each flow in order and add up.
+func TestTwoWorkers(t *testing.T) {
+	r := newRig(t, 2, netlab.VethOpts{})
+	p := r.start("--json", "--workers", "2")
+	taps := r.taps()
+	frames, names := trial(macB, macA, 1500)
+	// Which worker a frame goes to is the kernel's choice, by its flow; these
+	// have none, so all are one flow.
+	exchange(t, taps[0], taps[1], frames, names)
+	final := p.stop()
+	if n := uint64(len(frames)); final.Forwarded != n || final.Received != n {
+		t.Errorf("%d sent, totals %+v", n, final)
+	}
+}
+
+// TCP and UDP with every offload on, over IPv4 and IPv6.
+func TestIperf(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("iperf3 is not installed: apt-get install iperf3")
+	}
+	for _, args := range [][]string{{}, {"--rx-version", "v3"}, {"--vnet", "off", "--offload", "off"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) { iperf(t, args) })
+	}
+}
+
+func iperf(t *testing.T, args []string) {
+	o := netlab.VethOpts{}
+	if slices.Contains(args, "--vnet") {
+		// Without the header nobody could finish what the ends leave open.
+		o.Offloads = map[string]bool{"tx-checksum-ip-generic": false, "rx-gro": false}
+	}
+	r := newRig(t, 2, o)
+	p := r.start(append([]string{"--json"}, args...)...)
+	for i := range 2 {
+		r.ok(r.NS(r.host(i)).AddAddr(r.end(i), fmt.Sprintf("10.9.0.%d/24", i+1)))
+		r.ok(r.NS(r.host(i)).AddAddr(r.end(i), fmt.Sprintf("fd00:9::%d/64", i+1)))
+	}
+	for _, addr := range []string{"10.9.0.2", "fd00:9::2"} {
+		for _, proto := range [][]string{{}, {"-u", "-b", "50M"}, {"-R"}} {
+			server := r.NS("h2").Command("iperf3", "-s", "-1", "-B", addr)
+			var said bytes.Buffer
+			server.Stdout, server.Stderr = &said, &said
+			r.ok(server.Start())
+			client := append([]string{"-c", addr, "-t", "1", "--connect-timeout", "3000"}, proto...)
+			out, err := r.NS("h1").Exec("iperf3", client...)
+			for try := 0; err != nil && strings.Contains(out, "refused") && try < 50; try++ {
+				time.Sleep(20 * time.Millisecond) // the server is not listening yet
+				out, err = r.NS("h1").Exec("iperf3", client...)
+			}
+			if err != nil {
+				t.Fatalf("iperf3 %s: %v\n%s\n%s", strings.Join(client, " "), err, out, p.stderr())
+			}
+			if err := server.Wait(); err != nil {
+				t.Fatalf("iperf3 server: %v\n%s", err, said.String())
+			}
+		}
+	}
+	final := p.stop()
+	if final.Received != final.Forwarded+final.Dropped-final.Copied {
+		t.Errorf("totals do not add up: %+v", final)
+	}
+}

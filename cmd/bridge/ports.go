@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/netring/netring/internal/forward"
+	"github.com/netring/netring/internal/link"
+	"github.com/netring/netring/internal/offload"
+	"github.com/netring/netring/ring"
+	"github.com/netring/netring/ring/tpacket"
+)
+
+// profiles are the values of --profile.
+var profiles = map[string]tpacket.Profile{
+	"throughput": tpacket.Throughput, "latency": tpacket.Latency, "lowmem": tpacket.LowMemory,
+}
+
+// portOptions are the driver's for the bridge's ports.
+func (c *config) portOptions() tpacket.Options {
+	o := tpacket.Options{
+		Profile: profiles[c.profile], RxQueues: c.poll.Workers, TxQueues: c.poll.Workers,
+		NoVnet: c.vnet == "off", QdiscBypass: c.qdiscBypass,
+	}
+	if c.rx == "v3" {
+		o.Version = tpacket.V3
+	}
+	return o
+}
+
+// openPorts opens the interfaces.
+func openPorts(c *config) (ports []forward.Port, err error) {
+	o := c.portOptions()
+	for _, name := range c.interfaces {
+		p, err := tpacket.Open(name, o)
+		if err != nil {
+			return nil, errors.Join(err, closePorts(ports))
+		}
+		ports = append(ports, forward.Port{Name: name, Links: []ring.Port{p}})
+	}
+	return ports, nil
+}
+
+func closePorts(ports []forward.Port) error {
+	var errs []error
+	for _, p := range ports {
+		for _, l := range p.Links {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// offloads are the changes made to the interfaces' offloads.
+type offloads []*offload.Change
+
+// prepareOffloads looks at what would break traffic through the interfaces,
+// and switches it off or refuses.
+func prepareOffloads(c *config, log *slog.Logger) (done offloads, err error) {
+	mode := offload.ModeVnet
+	if c.vnet == "off" {
+		mode = offload.ModePlain
+	}
+	for _, name := range c.interfaces {
+		report, err := offload.Check(name, mode)
+		if err == nil && report.Command() != "" {
+			if c.offload != "off" {
+				return nil, errors.Join(fmt.Errorf("%s\n  or let the bridge do it while it runs: --offload off", report.String()), done.restore())
+			}
+			var change *offload.Change
+			if change, report, err = offload.Fix(name, mode); err == nil {
+				done = append(done, change)
+				log.Info("switched offloads off while running", "port", name, "features", change.Turned())
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, done.restore())
+		}
+		for _, p := range report.Problems {
+			// Only the other end can tell whether it has been seen to.
+			log.Warn("offloads of the other end may break traffic", "port", name, "why", p.Why, "remedy", p.Remedy)
+		}
+	}
+	return done, nil
+}
+
+// restore puts everything back.
+func (o offloads) restore() error {
+	var errs []error
+	for _, c := range o {
+		errs = append(errs, c.Restore())
+	}
+	return errors.Join(errs...)
+}
+
+// openEnd opens one end of the demonstration.
+func openEnd(name string, d ring.Dir) (ring.Port, error) {
+	o := tpacket.Options{NoVnet: true, RxQueues: -1}
+	if d == ring.RX {
+		o.RxQueues, o.TxQueues = 1, -1
+	}
+	return tpacket.Open(name, o)
+}
+
+// watchLinks tells the bridge when its links go down, come up or are deleted.
+func watchLinks(b *forward.Bridge, names []string) (*link.Watcher, error) {
+	w, err := link.New(link.Options{OnEvent: func(e link.Event) { b.LinkState(e.Name, e.State.Err()) }})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		info, err := link.Lookup(name)
+		if err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		b.LinkState(name, info.State().Err())
+		w.Add(info)
+	}
+	return w, nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/netring/netring/internal/forward"
+)
+
+// heapLimit is when the collector runs at all: the data path allocates
+// nothing, so a run rarely reaches it.
+const heapLimit = 32 << 20
+
+// quietRuntime leaves the collector idle until the heap has grown to the limit.
+func quietRuntime() {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(heapLimit)
+}
+
+// bridge is the command proper: open, forward until ctx is done, report.
+func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) (err error) {
+	quietRuntime()
+	changed, err := prepareOffloads(c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, changed.restore()) }()
+	ports, err := openPorts(c)
+	if err != nil {
+		return err
+	}
+	b, err := forward.New(ports, c.options(log))
+	if err != nil {
+		return errors.Join(err, closePorts(ports))
+	}
+	watch, err := watchLinks(b, c.interfaces)
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	defer watch.Close()
+	log.Info("forwarding", "ports", c.interfaces, "workers", c.poll.Workers, "mode", c.poll.Mode)
+	s := session{b: b, json: c.json, out: stdout, start: time.Now()}
+	err = s.run(ctx, c.interval)
+	// Closing sends what the drivers still have, and counts the rest: the
+	// totals are exact after it.
+	err = errors.Join(err, b.Close())
+	return errors.Join(err, s.final())
+}
+
+// session reports on one bridge.
+type session struct {
+	b     *forward.Bridge
+	json  bool
+	out   io.Writer
+	start time.Time
+	last  *report
+	at    time.Time
+}
+
+func (s *session) run(ctx context.Context, interval time.Duration) error {
+	done := make(chan error, 1)
+	s.last, s.at = s.take("interval", s.start), s.start
+	// A report that cannot be written ends the bridge: nobody reads it.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { done <- s.b.Run(ctx) }()
+	var tick <-chan time.Time
+	if interval > 0 {
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case err := <-done:
+			return err
+		case now := <-tick:
+			if err := s.interval(now); err != nil {
+				cancel()
+				return errors.Join(fmt.Errorf("write report: %w", err), <-done)
+			}
+		}
+	}
+}
+
+func (s *session) take(kind string, now time.Time) *report {
+	st := s.b.Stats()
+	return newReport(&st, kind, now, now.Sub(s.start))
+}
+
+func (s *session) interval(now time.Time) error {
+	r, d := s.take("interval", now), now.Sub(s.at)
+	r.rates(s.last, d)
+	err := s.write(r, s.last, d)
+	s.last, s.at = r, now
+	return err
+}
+
+// final reports the whole run.
+func (s *session) final() error {
+	now := time.Now()
+	r, zero := s.take("final", now), &report{Ports: make([]portReport, len(s.last.Ports))}
+	d := now.Sub(s.start)
+	r.rates(zero, d)
+	if s.json {
+		return r.json(s.out)
+	}
+	_, err := fmt.Fprintf(s.out, "total in %.1f s: received %d, forwarded %d, dropped %d%s\n", d.Seconds(),
+		r.Received+r.Copied, r.Forwarded, r.Dropped, drops([]map[string]uint64{r.Drops}, []map[string]uint64{nil}))
+	return err
+}
+
+func (s *session) write(r, old *report, d time.Duration) error {
+	if s.json {
+		return r.json(s.out)
+	}
+	return r.text(s.out, old, d)
+}
