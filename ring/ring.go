@@ -110,7 +110,8 @@ func New(c Config) (*Ring, error) {
 	return r, nil
 }
 
-// Seed sets all cursors of a fresh ring to start; for tests of the wrap.
+// Seed sets all cursors of a fresh ring to start, a multiple of its size; for
+// tests of the wrap.
 func (r *Ring) Seed(start uint32) {
 	r.tail += start - r.accepted
 	r.Head, r.Cur, r.accepted = start, start, start

@@ -65,7 +65,7 @@ func solveV2(need, n, page, maxBlock int) (Geometry, error) {
 	}
 	g := Geometry{BlockSize: per * frame, Blocks: n / per, FrameSize: frame, Frames: n}
 	if g.Bytes() > maxRingBytes {
-		return Geometry{}, fmt.Errorf("%d slots of %d bytes need %d bytes: at most %d; use fewer slots", n, frame, g.Bytes(), maxRingBytes)
+		return Geometry{}, fmt.Errorf("%d slots of %d bytes need %d bytes: at most %d; use fewer slots", n, frame, g.Bytes(), int64(maxRingBytes))
 	}
 	return g, nil
 }
@@ -79,7 +79,7 @@ func solveV3(need, block, total, page int) (Geometry, error) {
 	}
 	n := max(total/block, 2)
 	if int64(n)*int64(block) > maxRingBytes {
-		return Geometry{}, fmt.Errorf("ring of %d bytes: at most %d", int64(n)*int64(block), maxRingBytes)
+		return Geometry{}, fmt.Errorf("ring of %d bytes: at most %d", int64(n)*int64(block), int64(maxRingBytes))
 	}
 	// V3 packs frames whatever the frame size; the kernel only wants the
 	// numbers to agree.

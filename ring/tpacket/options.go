@@ -102,6 +102,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("transmit slots %d: must be a power of two up to 2^20", o.TxSlots)
 	case o.Fanout > FanoutRollover:
 		return fmt.Errorf("fanout mode %d: unknown", o.Fanout)
+	case o.Fanout == FanoutRollover && o.Rollover:
+		return fmt.Errorf("rollover of rollover: set the mode or the flag")
 	case o.VnetLen != 0 && o.VnetLen != ring.VnetLen && o.VnetLen != ring.VnetLenMrg:
 		return fmt.Errorf("virtio-net header of %d bytes: must be %d or %d", o.VnetLen, ring.VnetLen, ring.VnetLenMrg)
 	case o.BlockSize < 0 || o.BlockSize > 1<<26:

@@ -20,13 +20,12 @@ type socket interface {
 // rxBase is what the walkers of both ring versions share. The walker owns all
 // of mem but the frames in slots that belong to the program.
 type rxBase struct {
-	sock   socket
-	dev    *netdev.Device
-	mem    []byte
-	vnet   uint32
-	at     []uint32 // of each slot: where its frame's header lies in its buffer
-	hardTS bool
-	idle   uint32 // Syncs since the last that brought something
+	sock socket
+	dev  *netdev.Device
+	mem  []byte
+	vnet uint32
+	at   []uint32 // of each slot: where its frame's header lies in its buffer
+	idle uint32   // Syncs since the last that brought something
 }
 
 // desc is one received frame as the kernel describes it, read once.
