@@ -135,7 +135,7 @@ func (p *PortSpec) parse(s string) error {
 	case KindPcap:
 		p.Name, rest = cut(rest, "@")
 		if p.Name == "" {
-			return errors.New("no file name after pcap:")
+			return errors.New("pcap: has no file name after it")
 		}
 	case KindLagg:
 		p.Name, rest = cut(rest, "@")
@@ -185,7 +185,7 @@ func (p *PortSpec) name(s string) (string, error) {
 	if len(s) > 0 && s[0] == bracketed {
 		end := strings.IndexByte(s, ']')
 		if end < 0 {
-			return "", errors.New("[ without ]")
+			return "", errors.New("bracket [ is not closed by ]")
 		}
 		p.Name, s = s[1:end], s[end+1:]
 		if strings.ContainsAny(p.Name, "/:[ \t\n\v\f\r") || p.Name == "." || p.Name == ".." {
@@ -261,7 +261,7 @@ func (p *PortSpec) pipe(s string) (string, error) {
 		return s, nil
 	}
 	if p.Kind == KindXDP {
-		return "", errors.New("a pipe has no AF_XDP: use netmap:")
+		return "", errors.New("a pipe has no AF_XDP, use the prefix netmap")
 	}
 	p.Slave = s[0] == '}'
 	n := 1

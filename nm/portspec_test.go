@@ -120,7 +120,7 @@ func TestParsePortRefuses(t *testing.T) {
 		"lagg:a+":              "empty member",
 		"pcap:":                "no file",
 		"xdp:a{b":              "no AF_XDP",
-		"[a":                   "[ without ]",
+		"[a":                   "not closed",
 		"[a/b]":                "no interface name",
 		"[..]":                 "no interface name",
 		"interfacename1234":    "at most 15",

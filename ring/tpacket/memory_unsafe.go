@@ -19,7 +19,7 @@ func word(mem []byte, off int) *atomic.Uint32 {
 // doorbell makes the kernel send what is marked in the transmit ring of fd:
 // an empty send that does not wait.
 func doorbell(fd int) (int, unix.Errno) {
-	n, _, e := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	return int(n), e
 }
 
