@@ -109,7 +109,7 @@ type demoResult struct {
 }
 
 func (d *demoConfig) run(ctx context.Context, stdout io.Writer, log *slog.Logger) (err error) {
-	quietRuntime()
+	quietRuntime(3) // the bridge's, the generator and the receiver
 	lab, err := netlab.New("gen", "dut", "sink")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)

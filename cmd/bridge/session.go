@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -16,15 +17,20 @@ import (
 // nothing, so a run rarely reaches it.
 const heapLimit = 32 << 20
 
-// quietRuntime leaves the collector idle until the heap has grown to the limit.
-func quietRuntime() {
+// quietRuntime leaves the collector idle until the heap has grown to the
+// limit, and the runtime's monitor while workers are in system calls: it takes
+// their processors away, every few microseconds, unless others are free.
+func quietRuntime(workers int) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heapLimit)
+	if n := workers + 2; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
+	}
 }
 
 // bridge is the command proper: open, forward until ctx is done, report.
 func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) (err error) {
-	quietRuntime()
+	quietRuntime(c.poll.Workers)
 	changed, err := prepareOffloads(c, log)
 	if err != nil {
 		return err
