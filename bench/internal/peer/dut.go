@@ -183,7 +183,12 @@ func Netsniff(name string) DUT {
 	return DUT{
 		Name: name, Command: strings.Join(argv, " "), Skip: Installed("netsniff-ng", "netsniff-ng"),
 		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
-			return startSockets(ctx, b, cpu, argv...)
+			p, err := Start(b.DUT, cpu, argv...)
+			if err != nil {
+				return nil, err
+			}
+			// Its sender is bound to no protocol, and not listed as running.
+			return p, p.Sockets(ctx, b.DUT, "d0")
 		},
 	}
 }

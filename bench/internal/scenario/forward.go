@@ -256,7 +256,8 @@ func forwardSize(size int) Scenario {
 			var cases []Case
 			for _, d := range []peer.DUT{
 				e.Tools.Bridge(cNetring),
-				e.Tools.Bridge("netring bridge, V2 frames", "--rx-version=v2"),
+				e.Tools.Bridge("netring bridge, V3 blocks", "--rx-version=v3"),
+				e.Tools.Bridge("netring bridge, past the qdisc", "--qdisc-bypass"),
 				e.Tools.Bridge("netring bridge, without virtio-net headers", "--vnet=off"),
 				Testpmd(e), e.Tools.Gopacket(cGopacket, false), peer.Netsniff(cNetsniff),
 				peer.KernelBridge(cKernel, false), peer.KernelBridge(cKernelRPS, true), peer.None("source alone"),

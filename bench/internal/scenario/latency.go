@@ -136,7 +136,7 @@ func latency() Scenario {
 			var cases []Case
 			for _, d := range []peer.DUT{
 				peer.KernelBridge(kernel, false), e.Tools.Bridge(cNetring),
-				e.Tools.Bridge("netring bridge, V2 frames", "--rx-version=v2"),
+				e.Tools.Bridge("netring bridge, V3 blocks", "--rx-version=v3"),
 				e.Tools.VnetFwd(cVnetFwd), Testpmd(e), e.Tools.Gopacket(cGopacket, true),
 			} {
 				cases = append(cases, latencyCase(d))

@@ -85,7 +85,7 @@ type Env struct {
 // All returns every scenario, in the order of BENCHMARKS.md.
 func All() []Scenario {
 	return []Scenario{
-		forwardSize(60), forwardSize(1514), halfRate(), tcp(), latency(),
+		forwardSize(60), forwardSize(1514), send(60), send(1514), halfRate(), tcp(), latency(),
 		livelock(), userFrac(), modes(), stage(), everything(), prio(), laggTCP(), laggFailover(),
 	}
 }

@@ -106,15 +106,16 @@ struct options {
 	unsigned len, burst, flows;
 	uint64_t rate;
 	uint8_t dst[6];
+	int vnet;
 };
 
-// -i IF [-l LEN] [-r PPS] [-b BURST] [-f FLOWS] [-d MAC]
+// -i IF [-l LEN] [-r PPS] [-b BURST] [-f FLOWS] [-d MAC] [-v]
 static struct options parse_options(int argc, char **argv, unsigned burst)
 {
 	struct options o = {.len = 60, .burst = burst, .flows = 1, .dst = {2, 0, 0, 0, 0, 4}};
 	int c;
 
-	while ((c = getopt(argc, argv, "i:l:r:b:f:d:")) != -1) {
+	while ((c = getopt(argc, argv, "i:l:r:b:f:d:v")) != -1) {
 		switch (c) {
 		case 'i': o.ifname = optarg; break;
 		case 'l': o.len = (unsigned)atoi(optarg); break;
@@ -122,11 +123,12 @@ static struct options parse_options(int argc, char **argv, unsigned burst)
 		case 'b': o.burst = (unsigned)atoi(optarg); break;
 		case 'f': o.flows = (unsigned)atoi(optarg); break;
 		case 'd': parse_mac(optarg, o.dst); break;
+		case 'v': o.vnet = 1; break;
 		default: exit(2);
 		}
 	}
 	if (!o.ifname || o.len < FRAME_MIN || o.len > FRAME_MAX || !o.burst || o.burst > 1024 || !o.flows || o.flows > 60000) {
-		fprintf(stderr, "usage: %s -i IF [-l %d..%d] [-r PPS] [-b 1..1024] [-f FLOWS] [-d MAC]\n", argv[0], FRAME_MIN, FRAME_MAX);
+		fprintf(stderr, "usage: %s -i IF [-l %d..%d] [-r PPS] [-b 1..1024] [-f FLOWS] [-d MAC] [-v]\n", argv[0], FRAME_MIN, FRAME_MAX);
 		exit(2);
 	}
 	o.burst = burst_for(o.rate, o.burst);
