@@ -31,6 +31,7 @@ type config struct {
 
 	mode string
 	cpus string
+	gate string
 
 	rx          string
 	vnet        string
@@ -73,6 +74,7 @@ func (c *config) pollFlags(f *pflag.FlagSet) {
 	f.IntVar(&c.poll.BurstMax, "burst-max", 4096, "most frames that an interface may move in a tick")
 	f.IntVar(&c.poll.EachBurst, "each-burst", 64, "frames from one interface before the next has its turn")
 	f.IntVar(&c.poll.UserFrac, "user-frac", 0, "percent of a contended CPU left to other programs, 0 to 99")
+	f.StringVar(&c.gate, "gate", "auto", "drop in the interface what cannot be forwarded, while receiving it starves a pinned worker: auto or off")
 	f.IntVar(&c.poll.RegFrac, "reg-frac", 20, "ticks between looks at links and kernel counters")
 }
 
@@ -123,6 +125,7 @@ func (c *config) validate() error {
 		{"profile", c.profile, []string{"throughput", "latency", "lowmem"}},
 		{"offload", c.offload, []string{"keep", "off"}},
 		{"mode", c.mode, []string{"interrupt", "tick", "busy", "adaptive"}},
+		{"gate", c.gate, []string{"auto", "off"}},
 		{"queue-rule", c.rule, []string{"refuse", "evict"}},
 		{"full", c.full, []string{"drop", "backpressure"}},
 	} {
@@ -175,7 +178,7 @@ func (c *config) parse() (err error) {
 
 // options are the bridge's, once the config is valid.
 func (c *config) options(log *slog.Logger) forward.Options {
-	return forward.Options{Poll: c.poll, Queue: c.queue, Drain: c.drain, Log: log}
+	return forward.Options{Poll: c.poll, Queue: c.queue, Drain: c.drain, Guarded: c.gate == "auto", Log: log}
 }
 
 func (c *config) validateInterfaces() error {

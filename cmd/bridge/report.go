@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/netring/netring/internal/forward"
+	"github.com/netring/netring/internal/gate"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 )
@@ -46,6 +47,38 @@ type portReport struct {
 	Doorbell uint64            `json:"tx_doorbells"`
 	Retries  uint64            `json:"tx_retries"`
 	Queue    queueReport       `json:"queue"`
+	Gate     *gateReport       `json:"gate,omitempty"`
+}
+
+// gateReport sums up the gates before a port's interfaces.
+type gateReport struct {
+	On       bool   `json:"on"`
+	Mode     string `json:"mode"`
+	Budget   int    `json:"budget_packets"`
+	Passed   uint64 `json:"passed_packets"`
+	Dropped  uint64 `json:"dropped_packets"`
+	Control  uint64 `json:"control_packets"`
+	Backlog  uint64 `json:"backlog_drops"`
+	Attaches uint64 `json:"attaches"`
+	Refusals uint64 `json:"refused_attaches"`
+}
+
+func (r *portReport) addGate(g *gate.GuardCounts) {
+	if g == nil {
+		return
+	}
+	if r.Gate == nil {
+		r.Gate = &gateReport{Mode: g.Mode}
+	}
+	t := r.Gate
+	t.On = t.On || g.On
+	t.Budget += g.Budget
+	t.Passed += g.Passed
+	t.Dropped += g.Dropped
+	t.Control += g.Control
+	t.Backlog = max(t.Backlog, g.Backlog) // of the workers' cores, not the port's
+	t.Attaches += g.Attaches
+	t.Refusals += g.Refusals
 }
 
 // queueReport sums up the queues before a port's transmit rings.
@@ -140,6 +173,7 @@ func newPortReport(p *forward.PortStats) portReport {
 		r.Doorbell += l.Tx.Doorbells
 		r.Retries += l.Tx.Retries
 		r.Queue.add(&l.Queue)
+		r.addGate(l.Gate)
 		addDrops(r.RXDrops, &l.Rx.Drops)
 		addDrops(r.TXDrops, &l.Tx.Drops)
 		if l.Rx.KernelDrops != 0 {

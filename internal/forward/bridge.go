@@ -24,6 +24,12 @@ type Options struct {
 	// Drain is how long Run goes on forwarding what had arrived when it was
 	// told to stop; 0 for one second.
 	Drain time.Duration
+	// Guarded puts a gate before a link while the kernel receives so much on
+	// a worker's core that the worker starves: see package gate. Gate are its
+	// knobs. It needs pinned workers, and privileges; without, the bridge runs
+	// ungated.
+	Guarded bool
+	Gate    poll.GateConfig
 	// Log takes what is worth saying once, such as links going down; nil for
 	// slog's default.
 	Log *slog.Logger
@@ -33,6 +39,9 @@ type Options struct {
 func (o *Options) Validate() error {
 	if o.Drain < 0 {
 		return fmt.Errorf("drain for %v: must not be negative", o.Drain)
+	}
+	if err := o.Gate.Validate(); err != nil {
+		return err
 	}
 	return o.Poll.Validate()
 }
@@ -105,6 +114,9 @@ func New(ports []Port, o Options) (*Bridge, error) {
 			return nil, err
 		}
 		b.workers = append(b.workers, w)
+	}
+	if o.Guarded {
+		b.openGuards()
 	}
 	return b, nil
 }

@@ -16,6 +16,7 @@ type link struct {
 	deleted atomic.Bool
 	watched atomic.Bool // somebody calls Bridge.LinkState: believe them alone
 	log     *slog.Logger
+	guard   *guard // nil without
 }
 
 // report takes the outcome of an operation on the link and returns the error

@@ -37,6 +37,9 @@ func (s *station) Poll(budget int) (int, error) {
 	if s.rx.Space() == 0 {
 		return 0, nil
 	}
+	if s.link.guard != nil {
+		s.link.guard.meet(s.rx)
+	}
 	return s.w.b.pass(s.w, s, budget), nil
 }
 
@@ -50,8 +53,11 @@ func (s *station) Flush() error {
 }
 
 // Check brings the kernel's counters and the link's state up to date.
-func (s *station) Check(time.Duration) error {
+func (s *station) Check(now time.Duration) error {
 	err := s.rx.Refresh()
+	if s.link.guard != nil && s.w.id == 0 {
+		s.w.b.sample(s.link, now)
+	}
 	if err == nil {
 		s.link.refreshed()
 	}

@@ -3,6 +3,7 @@ package forward
 import (
 	"sync/atomic"
 
+	"github.com/netring/netring/internal/gate"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -34,6 +35,7 @@ type LinkStats struct {
 	// Rx and Tx are sums over the link's rings.
 	Rx, Tx Counts
 	Queue  QueueCounts
+	Gate   *gate.GuardCounts // nil without
 }
 
 // QueueCounts is a copy of [sched.Counters], summed over a link's queues.
@@ -112,6 +114,10 @@ func (b *Bridge) Stats() Stats {
 			}
 			for _, w := range b.workers {
 				ls.Queue.add(w.stations[n].out.queue.Counters())
+			}
+			if l.guard != nil {
+				c := l.guard.Counts()
+				ls.Gate = &c
 			}
 			n++
 			ps.Links = append(ps.Links, ls)

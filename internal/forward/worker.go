@@ -170,7 +170,7 @@ func (b *Bridge) Close() error {
 		return nil
 	}
 	b.closed = true
-	var errs []error
+	errs := []error{b.closeGuards()}
 	for _, links := range b.links {
 		for _, l := range links {
 			errs = append(errs, l.port.Close())

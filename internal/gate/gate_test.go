@@ -357,3 +357,27 @@ func BenchmarkXDP(b *testing.B) {
 		})
 	}
 }
+
+func TestSoftnetParse(t *testing.T) {
+	s := &softnet{cpus: []int{1, 3}, last: make([]struct{ processed, dropped uint32 }, 2)}
+	for _, v := range []struct {
+		text               string
+		processed, dropped uint64
+	}{
+		{"0000000a 00000001 0 0\n00000010 00000002 0 0\n", 16, 2},                                             // no column for the core
+		{"0000000a 1 0 0 0 0 0 0 0 0 0 0 00000000 0 0\n00000010 2 0 0 0 0 0 0 0 0 0 0 00000003 0 0\n", 32, 4}, // core 1 is offline
+		{"fffffff0 3 0\nfffffff0 00000002\n", 1<<32 - 16 + 16, 4},
+		{"0 0 0\n00000005 00000003\n", 1<<32 + 21, 5}, // wrapped
+		{"", 1<<32 + 21, 5},
+		{"\n\n", 0, 0},
+	} {
+		if v.text == "\n\n" { // whatever it is, it ends
+			s.parse([]byte(v.text))
+			continue
+		}
+		s.parse([]byte(v.text))
+		if s.processed != v.processed || s.dropped != v.dropped {
+			t.Errorf("after %q: %d processed, %d dropped; want %d, %d", v.text, s.processed, s.dropped, v.processed, v.dropped)
+		}
+	}
+}

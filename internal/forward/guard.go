@@ -1,0 +1,94 @@
+package forward
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/netring/netring/internal/gate"
+	netlink "github.com/netring/netring/internal/link"
+	"github.com/netring/netring/poll"
+	"github.com/netring/netring/ring"
+)
+
+// guard keeps a link from receiving more than the workers can forward. Worker
+// 0 runs it.
+type guard struct {
+	*gate.Guard
+	supers atomic.Uint64 // rounds that met a segmentation super-frame first
+	broken bool
+}
+
+// openGuards makes a guard for each link, with the gate off. Where there may
+// be none the bridge goes on without: it says why, once.
+func (b *Bridge) openGuards() {
+	cpus := b.opt.Poll.CPUs
+	if cpus == nil || slices.Contains(cpus, -1) {
+		b.opt.Log.Debug("no gate against receive livelock: it needs workers that are pinned to CPUs")
+		return
+	}
+	for _, links := range b.links {
+		for _, l := range links {
+			info, err := netlink.Lookup(l.port.Name())
+			if err == nil {
+				var g *gate.Guard
+				if g, err = gate.NewGuard(info.Name, info.Index, cpus, b.opt.Gate, b.opt.Log); err == nil {
+					l.guard = &guard{Guard: g}
+					continue
+				}
+			}
+			var pe *gate.PrivilegeError
+			if errors.As(err, &pe) {
+				b.opt.Log.Debug("no gate against receive livelock", "err", err)
+				return
+			}
+			b.opt.Log.Warn("no gate against receive livelock", "port", l.port.Name(), "err", err)
+		}
+	}
+}
+
+// closeGuards takes all gates off.
+func (b *Bridge) closeGuards() error {
+	var errs []error
+	for _, links := range b.links {
+		for _, l := range links {
+			if l.guard != nil {
+				errs = append(errs, l.guard.Close())
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// meet notes what kind of frames come in: one look a round is enough to see
+// that TCP sends super-frames.
+func (g *guard) meet(rx *ring.Ring) {
+	if rx.Slot(rx.Head).Flags&ring.SlotGSO != 0 {
+		g.supers.Add(1)
+	}
+}
+
+// sample lets the guard of l look at how l does.
+func (b *Bridge) sample(l *link, now time.Duration) {
+	g := l.guard
+	if g.broken {
+		return
+	}
+	s := poll.GateSample{Now: now, Super: g.supers.Load()}
+	for _, r := range l.port.RxRings() {
+		s.Delivered += r.Stats.Packets.Load()
+		s.Drops += r.Stats.KernelDrops.Load()
+	}
+	for _, links := range b.links {
+		for _, o := range links {
+			for _, r := range o.port.TxRings() {
+				s.Sent += r.Stats.Packets.Load()
+			}
+		}
+	}
+	if err := g.Sample(s); err != nil {
+		g.broken = true
+		l.log.Warn("gate left as it is", "port", l.port.Name(), "err", err)
+	}
+}
