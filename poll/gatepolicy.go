@@ -105,6 +105,8 @@ type GatePolicy struct {
 
 	budget  float64       // packets a window
 	ceiling float64       // the last budget that was too large, 0 if none yet
+	clean   int           // samples without drops since it was passed again
+	settle  time.Duration // until then drops are not the budget's fault
 	quiet   time.Duration // the last time that the gate refused something
 	calm    time.Duration // grows when the gate comes off too early
 	trial   time.Duration // under load, still to go until it must have helped
@@ -112,15 +114,17 @@ type GatePolicy struct {
 }
 
 const (
-	gateStarved = 5                // samples in a row that tell livelock
-	gateDrops   = 1000             // drops a second that matter
-	gateTrial   = time.Second      // to show that it helps
-	gateGain    = 1.05             // by so much
-	gateHoldMin = 5 * time.Second  // after a trial that failed, doubled each time
-	gateHoldMax = 10 * time.Minute //
-	gateTCP     = 10 * time.Second // after the last super-frame
-	gateSoon    = 10 * time.Second // from detach to attach: it came off too early
-	gateCalmMax = time.Minute
+	gateStarved  = 5                // samples in a row that tell livelock
+	gateDrops    = 1000             // drops a second that matter
+	gateTrial    = time.Second      // to show that it helps
+	gateGain     = 1.05             // by so much
+	gateHoldMin  = 5 * time.Second  // after a trial that failed, doubled each time
+	gateHoldMax  = 10 * time.Minute //
+	gateSettle   = 50 * time.Millisecond
+	gateAttached = 100 * time.Millisecond // for the kernel to attach it, and old packets to go
+	gateTCP      = 10 * time.Second       // after the last super-frame
+	gateSoon     = 10 * time.Second       // from detach to attach: it came off too early
+	gateCalmMax  = time.Minute
 )
 
 // NewGatePolicy returns a policy with the gate off.
@@ -203,7 +207,8 @@ func (p *GatePolicy) stepOff(now time.Duration, d GateSample) GateVerdict {
 		p.calm = p.cfg.Calm
 	}
 	p.on, p.since, p.quiet, p.starved = true, now, now, 0
-	p.trial, p.with, p.ceiling = gateTrial, p.before, 0
+	p.trial, p.with, p.ceiling, p.clean = gateTrial, p.before, 0, 0
+	p.settle = now + gateAttached
 	p.budget = max(p.before*p.cfg.Window.Seconds(), float64(p.cfg.Floor))
 	return GateVerdict{GateAttach, int(p.budget), fmt.Sprintf(
 		"receive livelock: %.0f packets a second delivered, %.0f dropped after they were received on the worker's core", delivered, drops)}
@@ -227,7 +232,7 @@ func (p *GatePolicy) stepOn(now time.Duration, d GateSample) GateVerdict {
 		p.backOff()
 		return p.off(now, fmt.Sprintf("it does not help: %.0f packets a second delivered with it, %.0f without", p.with, p.before))
 	}
-	p.steer(d)
+	p.steer(now, d)
 	return GateVerdict{GateKeep, int(p.budget), ""}
 }
 
@@ -236,23 +241,27 @@ func (p *GatePolicy) off(now time.Duration, why string) GateVerdict {
 	return GateVerdict{Action: GateDetach, Why: why}
 }
 
-// steer moves the budget.
-func (p *GatePolicy) steer(d GateSample) {
+// steer moves the budget at time now.
+func (p *GatePolicy) steer(now time.Duration, d GateSample) {
 	switch {
+	case now < p.settle: // what is dropped now came through earlier
 	case d.Drops*200 > d.Passed: // more than half a percent
-		p.ceiling = p.budget
+		p.ceiling, p.clean = p.budget, 0
+		p.settle = now + gateSettle
 		if d.Drops*4 > d.Passed {
-			p.budget *= 0.7
+			p.budget *= 0.8
 		} else {
-			p.budget *= 0.93
+			p.budget *= 0.95
 		}
 	case d.Refused == 0: // the budget is not what limits
 	case p.ceiling == 0:
 		p.budget *= 1.25
-	case p.budget < 0.96*p.ceiling:
+	case p.budget < 0.98*p.ceiling:
 		p.budget *= 1.03
 	default:
-		p.budget *= 1.005
+		// The longer it goes well, the less the last ceiling means.
+		p.clean++
+		p.budget *= 1 + min(0.001*float64(p.clean), 0.05)
 	}
 	p.budget = min(max(p.budget, float64(p.cfg.Floor)), maxBurst)
 }

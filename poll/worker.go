@@ -305,11 +305,6 @@ func (w *worker) woken() error {
 // all. full says that one of them may have more.
 func (w *worker) round(now time.Duration, budget int, check bool) (done int, full bool, err error) {
 	for _, h := range w.handlers {
-		if check {
-			if err := h.Check(now); err != nil {
-				return done, full, &HandlerError{h.Name(), "check", err}
-			}
-		}
 		n, err := h.Poll(budget)
 		if err != nil {
 			return done, full, &HandlerError{h.Name(), "poll", err}
@@ -319,6 +314,13 @@ func (w *worker) round(now time.Duration, budget int, check bool) (done int, ful
 	}
 	if err := w.flush(); err != nil {
 		return done, full, err
+	}
+	// The costly looks come after, so that no packet waits for them.
+	for i := 0; check && i < len(w.handlers); i++ {
+		h := w.handlers[i]
+		if err := h.Check(now); err != nil {
+			return done, full, &HandlerError{h.Name(), "check", err}
+		}
 	}
 	w.stats.round(done, check)
 	return done, full, nil

@@ -3,13 +3,13 @@
 // polling: as long as the kernel receives, it does so before the program that
 // is to take the packets runs, and beyond some load does nothing else.
 //
-// There are two gates. [XDP] drops before the kernel has spent anything on a
-// packet. It needs privileges, and as long as it is attached a veth's peer
+// The gate is an XDP program: it drops before the kernel has spent anything on
+// a packet. It needs privileges, and as long as it is attached a veth's peer
 // cannot hand over segmentation super-frames: it belongs there under overload
-// only. [Filter] is a classic BPF filter on the receiving socket. It needs no
-// privilege and drops late, but before the copy and the wake-up.
+// only. All that the interface receives passes through it, be it for the
+// bridge or for the host.
 //
-// When a gate is put up, and how much it lets through, is decided by
+// When the gate is put up, and how much it lets through, is decided by
 // [github.com/netring/netring/poll.GatePolicy].
 package gate
 
