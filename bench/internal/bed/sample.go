@@ -70,7 +70,7 @@ func (b *Bed) snapshot(app int) (*snapshot, error) {
 func (b *Bed) Measure(ctx context.Context, d time.Duration, app int) (*result.Window, error) {
 	var best *result.Window
 	for try := 1; try <= maxTries; try++ {
-		w, err := b.window(ctx, d, app)
+		w, err := b.Window(ctx, d, app)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,8 @@ func (b *Bed) Measure(ctx context.Context, d time.Duration, app int) (*result.Wi
 	return best, nil
 }
 
-func (b *Bed) window(ctx context.Context, d time.Duration, app int) (*result.Window, error) {
+// Window samples the machine over d, once.
+func (b *Bed) Window(ctx context.Context, d time.Duration, app int) (*result.Window, error) {
 	from, err := b.snapshot(app)
 	if err != nil {
 		return nil, err

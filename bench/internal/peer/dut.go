@@ -61,6 +61,18 @@ func (t *Tools) BridgeOf(name string, ports []string, args ...string) DUT {
 	}
 }
 
+// Unpinned is the bridge as one starts it without a thought: the kernel chooses
+// the cores, and changes its mind.
+func (t *Tools) Unpinned(name string, args ...string) DUT {
+	argv := append([]string{"--json", "-i", "d0", "-i", "d1"}, args...)
+	return DUT{
+		Name: name, Netring: true, Skip: t.Lacks(args...), Command: "bridge " + strings.Join(argv, " "),
+		start: func(ctx context.Context, b *bed.Bed, _ int) (*Proc, error) {
+			return startSockets(ctx, b, Anywhere, append([]string{t.Path(BridgeName)}, argv...)...)
+		},
+	}
+}
+
 // KernelBridge is the kernel's own, with a fixed address table so that it
 // neither floods nor learns.
 func KernelBridge(name string, rps bool) DUT {

@@ -51,11 +51,18 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
+// Anywhere leaves the choice of a core to the kernel.
+const Anywhere = -1
+
 // Start runs a program pinned to a core. Its standard input stays open and
 // empty until it has ended. It is killed when the bed closes.
 func Start(ns *netlab.NS, cpu int, args ...string) (*Proc, error) {
 	p := &Proc{Args: args, ended: make(chan struct{})}
-	p.cmd = ns.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, args...)...)
+	if cpu == Anywhere {
+		p.cmd = ns.Command(args[0], args[1:]...)
+	} else {
+		p.cmd = ns.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, args...)...)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

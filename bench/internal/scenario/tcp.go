@@ -53,8 +53,26 @@ func (e *Env) startIperf(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow,
 	return peer.Start(b.Gen, e.Source, args...)
 }
 
-// iperf measures a flow from gen to ns over a running bed.
+// iperfTries bounds how often a flow is run again because others used the machine.
+const iperfTries = 3
+
+// iperf measures a flow from gen to ns over a running bed. The least disturbed
+// run counts.
 func (e *Env) iperf(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow, server int, dut *peer.Proc, s *result.Sample) error {
+	for try := 1; try <= iperfTries && (try == 1 || s.Window.Foreign > bed.MaxForeign); try++ {
+		t := &result.Sample{Metrics: map[string]float64{}}
+		if err := e.iperfOnce(ctx, b, ns, f, server, dut, t); err != nil {
+			return err
+		}
+		if s.Window == nil || t.Window.Foreign < s.Window.Foreign {
+			s.Window, s.Metrics = t.Window, t.Metrics
+		}
+		s.Window.Tries = try
+	}
+	return nil
+}
+
+func (e *Env) iperfOnce(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow, server int, dut *peer.Proc, s *result.Sample) error {
 	total := e.Warm + e.Seconds + 200*time.Millisecond
 	cl, err := e.startIperf(ctx, b, ns, f, server, total)
 	if err != nil {
@@ -63,7 +81,7 @@ func (e *Env) iperf(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow, serv
 	if err := bed.Sleep(ctx, e.Warm); err != nil {
 		return err
 	}
-	if s.Window, err = b.Measure(ctx, e.Seconds, dut.PID()); err != nil {
+	if s.Window, err = b.Window(ctx, e.Seconds, dut.PID()); err != nil {
 		return err
 	}
 	if err := cl.Wait(ctx, total+15*time.Second); err != nil {
