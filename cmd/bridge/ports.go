@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/internal/link"
@@ -103,9 +104,13 @@ func openEnd(name string, d ring.Dir) (ring.Port, error) {
 	return tpacket.Open(name, o)
 }
 
+// linkInterval is how often links are looked at besides what the kernel tells
+// by itself.
+const linkInterval = 500 * time.Millisecond
+
 // watchLinks tells the bridge when its links go down, come up or are deleted.
 func watchLinks(b *forward.Bridge, names []string) (*link.Watcher, error) {
-	w, err := link.New(link.Options{OnEvent: func(e link.Event) { b.LinkState(e.Name, e.State.Err()) }})
+	w, err := link.New(link.Options{Interval: linkInterval, OnEvent: func(e link.Event) { b.LinkState(e.Name, e.State.Err()) }})
 	if err != nil {
 		return nil, err
 	}
