@@ -177,7 +177,10 @@ func (p *pair) leave(port *Port) {
 
 // closeTx ends the sending side. What it has published can still be received.
 func (l *link) closeTx() {
-	l.settle(l.released.Load())
+	// With the receiver closed, the last Sync may have taken everything back.
+	if released := l.released.Load(); int32(released-l.reclaimed) > 0 {
+		l.settle(released)
+	}
 	if l.rxClosed.Load() {
 		l.dropRest()
 	}
