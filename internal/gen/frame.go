@@ -1,0 +1,347 @@
+package gen
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/netring/netring/internal/packet"
+)
+
+// Proto is what the frames carry.
+type Proto uint8
+
+const (
+	UDP Proto = iota
+	TCP
+	ICMP // echo requests, of IPv4 or IPv6
+)
+
+// Config describes the frames of a [Builder].
+type Config struct {
+	DstMAC, SrcMAC [6]byte
+	Tags           []uint32 // VLAN tags, outermost first: TPID<<16 | TCI
+	Src, Dst       Range
+	RandomSrc      bool // addresses and ports at random within the ranges, not in turn
+	RandomDst      bool
+	Proto          Proto
+	TTL            uint8 // 0 means 64
+	Sizes          Sizes
+	Pattern        []byte // of the payload, repeated; empty means zeros
+	Probe          bool   // payload starts with a [Probe]
+}
+
+// Probe lies at the start of the payload of numbered frames.
+type Probe struct {
+	Seq  uint64
+	Time int64 // nanoseconds on the sender's clock
+	Kind ProbeKind
+}
+
+// ProbeKind tells probes apart.
+type ProbeKind uint16
+
+const (
+	ProbeSeq ProbeKind = iota // one of a numbered stream
+	ProbePing
+	ProbePong
+)
+
+// ProbeLen is the bytes of a probe: magic, kind, number, time.
+const ProbeLen = 4 + 2 + 8 + 8
+
+const probeMagic = 0x6e72_7067 // "nrpg"
+
+// Builder writes frames. It belongs to one goroutine.
+type Builder struct {
+	cfg     Config
+	head    []byte // headers, complete but for what varies
+	l3, l4  int
+	payload int
+	fill    []byte   // payload of the largest frame
+	sums    []uint64 // of fill: sum of its first 2*i bytes, as 16-bit words
+	ipSum   uint64   // of the IPv4 header without length, addresses and checksum
+	l4Sum   uint64   // of pseudo and transport header without lengths, addresses, ports
+	src     cursor
+	dst     cursor
+	rnd     uint64
+}
+
+// cursor is a position in a Range.
+type cursor struct {
+	addrs, ports uint64
+	addr, port   uint64
+}
+
+// next moves the cursor: ports first, then addresses; true when it is round.
+func (c *cursor) next() bool {
+	if c.port++; c.port < c.ports {
+		return false
+	}
+	c.port = 0
+	if c.addr++; c.addr < c.addrs {
+		return false
+	}
+	c.addr = 0
+	return true
+}
+
+// MinSize is the least size of frames with cfg's headers.
+func (c *Config) MinSize() int {
+	n := 14 + 4*len(c.Tags) + c.ipLen() + c.l4Len()
+	if c.Probe {
+		n += ProbeLen
+	}
+	return n
+}
+
+func (c *Config) ipLen() int {
+	if c.Src.First.Is4() {
+		return 20
+	}
+	return 40
+}
+
+func (c *Config) l4Len() int {
+	if c.Proto == TCP {
+		return 20
+	}
+	return 8
+}
+
+// New makes a builder. Several builders of one config, each with its part and
+// the number of parts, share the ranges: part i begins i-th of parts into them.
+func New(cfg Config, part, parts int) (*Builder, error) {
+	switch {
+	case !cfg.Src.First.IsValid() || !cfg.Dst.First.IsValid():
+		return nil, errors.New("source and destination addresses are needed")
+	case cfg.Src.First.Is4() != cfg.Dst.First.Is4():
+		return nil, errors.New("source and destination must be both IPv4 or both IPv6")
+	case len(cfg.Tags) > 2:
+		return nil, fmt.Errorf("%d VLAN tags: at most 2", len(cfg.Tags))
+	case cfg.Sizes.lo < cfg.MinSize() && cfg.Sizes.list == nil || cfg.Sizes.list != nil && 60 < cfg.MinSize():
+		return nil, fmt.Errorf("frames of %d bytes are too small: headers need %d", cfg.smallest(), cfg.MinSize())
+	}
+	b := &Builder{cfg: cfg, rnd: Mix(uint64(part) + 1)}
+	b.cfg.Sizes.state = Mix(uint64(part) + 77)
+	b.src = cursor{addrs: cfg.Src.addrs(), ports: cfg.Src.ports()}
+	b.dst = cursor{addrs: cfg.Dst.addrs(), ports: cfg.Dst.ports()}
+	start := b.src.addrs * b.src.ports / uint64(parts) * uint64(part)
+	b.src.port, b.src.addr = start%b.src.ports, start/b.src.ports
+	b.headers()
+	b.payloads()
+	return b, nil
+}
+
+func (c *Config) smallest() int {
+	if c.Sizes.list != nil {
+		return 60
+	}
+	return c.Sizes.lo
+}
+
+// Mix scrambles a small number into a seed that is not 0.
+func Mix(x uint64) uint64 {
+	x *= 0x9e3779b97f4a7c15
+	x ^= x >> 32
+	return x*0xd6e8feb86659fd93 | 1
+}
+
+// headers builds all that does not vary.
+func (b *Builder) headers() {
+	c := &b.cfg
+	h := append(append([]byte(nil), c.DstMAC[:]...), c.SrcMAC[:]...)
+	for _, t := range c.Tags {
+		h = binary.BigEndian.AppendUint32(h, t)
+	}
+	b.l3 = len(h) + 2
+	b.l4 = b.l3 + c.ipLen()
+	b.payload = b.l4 + c.l4Len()
+	ttl := c.TTL
+	if ttl == 0 {
+		ttl = 64
+	}
+	proto := [...]uint8{packet.ProtoUDP, packet.ProtoTCP, packet.ProtoICMP}[c.Proto]
+	if c.Src.First.Is4() {
+		h = append(h, 8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, ttl, proto)
+		h = append(h, make([]byte, 10)...)
+		b.ipSum = packet.Sum(h[b.l3:b.l3+12], 0)
+	} else {
+		if c.Proto == ICMP {
+			proto = packet.ProtoICMPv6
+		}
+		h = append(h, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, proto, ttl)
+		h = append(h, make([]byte, 32)...)
+	}
+	h = append(h, make([]byte, c.l4Len())...)
+	t := h[b.l4:]
+	switch c.Proto {
+	case TCP:
+		t[12], t[13] = 0x50, 0x10 // 20 bytes, ACK
+		binary.BigEndian.PutUint16(t[14:], 0xffff)
+	case ICMP:
+		t[0] = 8
+		if c.Src.First.Is6() {
+			t[0] = 128
+		}
+	}
+	b.head = h
+	b.l4Sum = packet.Sum(t, 0)
+	if c.Proto != ICMP || c.Src.First.Is6() {
+		b.l4Sum += uint64(proto) // pseudo header
+	}
+}
+
+// payloads builds the payload and the sums of its beginnings.
+func (b *Builder) payloads() {
+	n := b.cfg.Sizes.Max() - b.payload
+	b.fill = make([]byte, n)
+	if p := b.cfg.Pattern; len(p) != 0 {
+		for i := range b.fill {
+			b.fill[i] = p[i%len(p)]
+		}
+	}
+	if b.cfg.Probe {
+		clear(b.fill[:ProbeLen])
+		binary.BigEndian.PutUint32(b.fill, probeMagic)
+	}
+	b.sums = make([]uint64, n/2+1)
+	for i := range n / 2 {
+		b.sums[i+1] = b.sums[i] + uint64(binary.BigEndian.Uint16(b.fill[2*i:]))
+	}
+}
+
+// Next writes the next frame to buf and returns its size; 0 if buf is too
+// small. p is written into frames with probes, else ignored.
+func (b *Builder) Next(buf []byte, p *Probe) int {
+	n := b.cfg.Sizes.Next()
+	if n > len(buf) {
+		return 0
+	}
+	buf = buf[:n]
+	copy(buf, b.head)
+	body := buf[b.payload:]
+	copy(body, b.fill)
+	sum := b.sums[len(body)/2]
+	if len(body)%2 == 1 {
+		sum += uint64(b.fill[len(body)-1]) << 8
+	}
+	if b.cfg.Probe {
+		p.put(body)
+		sum += packet.Sum(body[4:ProbeLen], 0)
+	}
+	b.network(buf)
+	b.transport(buf, sum)
+	b.advance()
+	return n
+}
+
+// network writes lengths and addresses, and the checksum of IPv4.
+func (b *Builder) network(f []byte) {
+	h := f[b.l3:]
+	if b.cfg.Src.First.Is6() {
+		binary.BigEndian.PutUint16(h[4:], uint16(len(h)-40))
+		b.cfg.Src.put(h[8:], b.src.addr)
+		b.cfg.Dst.put(h[24:], b.dst.addr)
+		return
+	}
+	binary.BigEndian.PutUint16(h[2:], uint16(len(h)))
+	b.cfg.Src.put(h[12:], b.src.addr)
+	b.cfg.Dst.put(h[16:], b.dst.addr)
+	binary.BigEndian.PutUint16(h[10:], packet.Fold(packet.Sum(h[12:20], b.ipSum+uint64(len(h)))))
+}
+
+// transport writes ports, length and checksum; body is the payload's sum.
+func (b *Builder) transport(f []byte, body uint64) {
+	t := f[b.l4:]
+	sp, dp := b.cfg.Src.FirstPort+uint16(b.src.port), b.cfg.Dst.FirstPort+uint16(b.dst.port)
+	sum := b.l4Sum + body
+	addrs := f[b.l4-8 : b.l4]
+	if b.cfg.Src.First.Is6() {
+		addrs = f[b.l4-32 : b.l4]
+	}
+	if b.cfg.Proto != ICMP || b.cfg.Src.First.Is6() {
+		sum = packet.Sum(addrs, sum+uint64(len(t)))
+	}
+	switch b.cfg.Proto {
+	case ICMP:
+		binary.BigEndian.PutUint16(t[4:], sp) // identifier
+		binary.BigEndian.PutUint16(t[6:], dp) // sequence number
+		binary.BigEndian.PutUint16(t[2:], packet.Fold(sum+uint64(sp)+uint64(dp)))
+	case TCP:
+		binary.BigEndian.PutUint16(t, sp)
+		binary.BigEndian.PutUint16(t[2:], dp)
+		binary.BigEndian.PutUint16(t[16:], packet.Fold(sum+uint64(sp)+uint64(dp)))
+	default:
+		binary.BigEndian.PutUint16(t, sp)
+		binary.BigEndian.PutUint16(t[2:], dp)
+		binary.BigEndian.PutUint16(t[4:], uint16(len(t)))
+		c := packet.Fold(sum + uint64(sp) + uint64(dp) + uint64(len(t)))
+		binary.BigEndian.PutUint16(t[6:], packet.UDPChecksum(c))
+	}
+}
+
+// advance moves on to the next flow: source port, source address, destination
+// port, destination address, or at random.
+func (b *Builder) advance() {
+	round := true
+	if b.cfg.RandomSrc {
+		b.random(&b.src)
+	} else {
+		round = b.src.next()
+	}
+	switch {
+	case b.cfg.RandomDst:
+		b.random(&b.dst)
+	case round:
+		b.dst.next()
+	}
+}
+
+func (b *Builder) random(c *cursor) {
+	x := xorshift(&b.rnd)
+	c.addr, c.port = x>>16%c.addrs, x%c.ports
+}
+
+// Flows is the number of different flows before they repeat; 0 for more than
+// 2^63, and for random ones.
+func (b *Builder) Flows() uint64 {
+	n := b.src.addrs * b.src.ports
+	m := b.dst.addrs * b.dst.ports
+	if b.cfg.RandomSrc || b.cfg.RandomDst || n > 1<<31 || m > 1<<31 {
+		return 0
+	}
+	return n * m
+}
+
+// PayloadOffset is where the payload starts in every frame.
+func (b *Builder) PayloadOffset() int { return b.payload }
+
+func (p *Probe) put(body []byte) {
+	_ = body[ProbeLen-1]
+	binary.BigEndian.PutUint16(body[4:], uint16(p.Kind))
+	binary.BigEndian.PutUint64(body[6:], p.Seq)
+	binary.BigEndian.PutUint64(body[14:], uint64(p.Time))
+}
+
+// FindProbe looks for a probe in a received frame: behind UDP, TCP or ICMP, and
+// nowhere else.
+func FindProbe(frame []byte, p *Probe) bool {
+	var h packet.Packet
+	packet.Parse(frame, &h)
+	at := h.Payload
+	if h.L4 == 0 || h.Fragment != packet.Whole {
+		return false
+	}
+	if h.Proto == packet.ProtoICMP || h.Proto == packet.ProtoICMPv6 {
+		at = h.L4 + 8
+	}
+	if at > len(frame) || len(frame)-at < ProbeLen || binary.BigEndian.Uint32(frame[at:]) != probeMagic {
+		return false
+	}
+	body := frame[at:]
+	p.Kind = ProbeKind(binary.BigEndian.Uint16(body[4:]))
+	p.Seq = binary.BigEndian.Uint64(body[6:])
+	p.Time = int64(binary.BigEndian.Uint64(body[14:]))
+	return true
+}
