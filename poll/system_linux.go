@@ -22,6 +22,10 @@ type system interface {
 	// waited is how long, in all, this thread has been ready to run while
 	// another program had its core.
 	waited() time.Duration
+	// others is how long, in all, this thread's core has been idle, and how
+	// long the kernel's receiving threads have had it; false if that cannot
+	// be told.
+	others() (idle, kern time.Duration, ok bool)
 }
 
 // monotime is CLOCK_MONOTONIC read without a system call.
@@ -44,6 +48,9 @@ func (m monotime) now() time.Duration { return m.at + time.Since(m.t) }
 type thread struct {
 	monotime
 	sched *os.File // schedstat of this thread; nil where the kernel has none
+	stat  *os.File // of all cores; nil where the thread is not pinned
+	core  []byte   // how the line of our core starts
+	lines []byte
 	buf   [128]byte
 	kern  kernelThreads
 	lost  time.Duration // by yields
@@ -77,12 +84,20 @@ func newThread(m monotime, cpu, nice int, slice time.Duration) (*thread, error) 
 	t := &thread{monotime: m}
 	t.sched, _ = os.Open("/proc/thread-self/schedstat")
 	t.kern.find(cpu)
+	if cpu >= 0 {
+		t.stat, _ = os.Open("/proc/stat")
+		t.core = []byte("\ncpu" + strconv.Itoa(cpu) + " ")
+		t.lines = make([]byte, 64<<10)
+	}
 	return t, nil
 }
 
 func (t *thread) close() {
 	if t.sched != nil {
 		_ = t.sched.Close()
+	}
+	if t.stat != nil {
+		_ = t.stat.Close()
 	}
 	t.kern.close()
 }
@@ -117,6 +132,29 @@ func (t *thread) waited() time.Duration {
 	}
 	_, delay := readSchedstat(t.sched, t.buf[:])
 	return delay - t.kern.ran(t.buf[:])
+}
+
+func (t *thread) others() (idle, kern time.Duration, ok bool) {
+	if t.stat == nil {
+		return 0, 0, false
+	}
+	n, err := unix.Pread(int(t.stat.Fd()), t.lines, 0)
+	if err != nil || n <= 0 {
+		return 0, 0, false
+	}
+	i := bytes.Index(t.lines[:n], t.core)
+	if i < 0 {
+		return 0, 0, false
+	}
+	// user, nice, system, idle, iowait, in hundredths of a second.
+	const hundredth = 10 * time.Millisecond
+	rest := t.lines[i+len(t.core) : n]
+	for range 3 {
+		_, rest = parseNumber(rest)
+	}
+	idle, rest = parseNumber(rest)
+	wait, _ := parseNumber(rest)
+	return (idle + wait) * hundredth, t.kern.ran(t.buf[:]), true
 }
 
 // readSchedstat returns how long a thread has run, and how long it was ready

@@ -19,7 +19,11 @@ const (
 	// share for holdTime, and looks again.
 	contendWindow = 50 * time.Millisecond
 	contendTime   = 100 * time.Microsecond
-	holdTime      = time.Second
+	holdTime      = 1500 * time.Millisecond
+	// And each censusWindow it counts who had the core: others that had more
+	// than censusPercent, though it was over its share, want more.
+	censusWindow  = time.Second
+	censusPercent = 10
 	// maxNap is how late, at a low HZ, a worker may see that it is to stop.
 	maxNap = 20 * time.Millisecond
 )
@@ -54,6 +58,10 @@ type worker struct {
 	strikeAt   time.Duration // the last time that somebody took the core
 	strikeWait time.Duration // how long we had waited then
 	held       time.Duration // until then we keep to our share
+	censusAt   time.Duration // when the next three were taken, 0 if they were not
+	censusCPU  time.Duration
+	censusIdle time.Duration
+	censusKern time.Duration
 }
 
 func newWorker(o Options, ctl *Controller) *worker {
@@ -203,6 +211,9 @@ func (w *worker) ticks(now time.Duration) {
 // contend finds out if another program wants the core while we take more than
 // our share, and holds us to it if so.
 func (w *worker) contend(now time.Duration) {
+	if now-w.censusAt >= censusWindow {
+		w.census(now)
+	}
 	if now < w.held {
 		w.stats.held.Add(1)
 		w.tickAt = 0
@@ -220,6 +231,27 @@ func (w *worker) contend(now time.Duration) {
 		now = after
 	}
 	w.tickAt, w.tickCPU = now, cpu
+}
+
+// census finds out from who had the core if somebody else wants it. It sees
+// what yielding does not: programs that run while we nap, and no longer than
+// that because we go first.
+func (w *worker) census(now time.Duration) {
+	idle, kern, ok := w.sys.others()
+	if !ok {
+		return
+	}
+	cpu := w.sys.cpu()
+	// A window far longer than it should be has a sleep in it.
+	if d := now - w.censusAt; w.censusAt != 0 && d < 2*censusWindow {
+		ours := cpu - w.censusCPU
+		theirs := d - ours - (idle - w.censusIdle) - (kern - w.censusKern)
+		over := ours*100 > d*time.Duration(w.share) || now < w.held
+		if over && theirs*100 > d*censusPercent {
+			w.held = now + holdTime
+		}
+	}
+	w.censusAt, w.censusCPU, w.censusIdle, w.censusKern = now, cpu, idle, kern
 }
 
 // strike notes that somebody took the core.

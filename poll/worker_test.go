@@ -19,7 +19,9 @@ type simulation struct {
 	end   time.Duration
 	stop  *atomic.Bool
 	greed bool // another program always wants the core
-	slice time.Duration
+	// polite: the other program gets the core only while the worker sleeps
+	polite bool
+	slice  time.Duration
 
 	wakeCost, roundCost, packetCost time.Duration
 
@@ -88,7 +90,7 @@ func (s *source) Arm(w *WaitSet) bool {
 func (m *simulation) work(d time.Duration) {
 	m.t += d
 	m.used += d
-	if m.greed {
+	if m.greed && !m.polite {
 		m.slice += d
 		if m.slice > 3*time.Millisecond {
 			m.lose(m.slice)
@@ -109,6 +111,13 @@ func (m *simulation) now() time.Duration    { m.t += 20; return m.t }
 func (m *simulation) cpu() time.Duration    { return m.used }
 func (m *simulation) waited() time.Duration { return m.lost }
 
+func (m *simulation) others() (idle, kern time.Duration, ok bool) {
+	if m.greed {
+		return 0, 0, true
+	}
+	return m.t - m.used, 0, true
+}
+
 func (m *simulation) sleep(until time.Duration) {
 	m.naps++
 	m.t = max(m.t, until)
@@ -117,7 +126,7 @@ func (m *simulation) sleep(until time.Duration) {
 }
 
 func (m *simulation) yield() {
-	if m.greed {
+	if m.greed && !m.polite {
 		m.lose(time.Millisecond)
 	}
 }
@@ -277,6 +286,21 @@ func TestWorkerShare(t *testing.T) {
 		if frac > 50 && w.stats.read().Held < 4000 {
 			t.Errorf("user_frac %d: held for %d ticks only", frac, w.stats.read().Held)
 		}
+	}
+}
+
+// Somebody who runs only while we nap, as we go first, wants the core too.
+func TestWorkerShareNapping(t *testing.T) {
+	m := newSimulation(30*time.Second, 600_000)
+	m.greed, m.polite = true, true
+	w := m.run(t, Options{ControllerConfig: ControllerConfig{UserFrac: 80}})
+	if theirs := 100 * (1 - m.share(30*time.Second)); theirs < 75 {
+		t.Errorf("user_frac 80: they got %.1f %%, held for %d ticks", theirs, w.stats.read().Held)
+	}
+	m = newSimulation(10*time.Second, 600_000)
+	w = m.run(t, Options{ControllerConfig: ControllerConfig{UserFrac: 80}})
+	if n := w.stats.read().Held; n != 0 || m.sources[0].dropped != 0 {
+		t.Errorf("alone on the core: held for %d ticks, %d dropped", n, m.sources[0].dropped)
 	}
 }
 
