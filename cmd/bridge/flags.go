@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/netring/netring/internal/forward"
+	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/sched"
 )
@@ -26,6 +27,7 @@ type config struct {
 	verbose    bool
 	fdb        bool
 
+	ports []portSpec // the interfaces, parsed
 	poll  poll.Options
 	queue sched.Options
 
@@ -45,7 +47,7 @@ type config struct {
 
 func (c *config) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringArrayVarP(&c.interfaces, "interface", "i", nil, "interface to join; repeat it, two make a wire, more a switch")
+	f.StringArrayVarP(&c.interfaces, "interface", "i", nil, "interface to join, or several as one: lagg:eth1+eth2@lagg:proto=loadbalance,hash=l3+l4; repeat it, two make a wire, more a switch")
 	f.DurationVar(&c.interval, "interval", time.Second, "time between reports; 0 for totals only")
 	f.DurationVar(&c.drain, "drain", time.Second, "how long to go on forwarding, when told to stop, what has arrived")
 	f.BoolVar(&c.json, "json", false, "report in JSON, one object a line")
@@ -141,6 +143,14 @@ func (c *config) validate() error {
 
 // parse fills in what was given as text and lets the packages look at it all.
 func (c *config) parse() (err error) {
+	c.ports = nil
+	for _, arg := range c.interfaces {
+		p, err := parsePort(arg)
+		if err != nil {
+			return err
+		}
+		c.ports = append(c.ports, p)
+	}
 	if c.poll.CPUs, err = parseCPUs(c.cpus); err != nil {
 		return err
 	}
@@ -181,23 +191,52 @@ func (c *config) options(log *slog.Logger) forward.Options {
 	return forward.Options{Poll: c.poll, Queue: c.queue, Drain: c.drain, Guarded: c.gate == "auto", Log: log}
 }
 
+// portSpec is what one -i names.
+type portSpec struct {
+	name  string        // as given
+	links []string      // its interfaces
+	group *lagg.Options // of several
+}
+
+func parsePort(arg string) (portSpec, error) {
+	if !strings.HasPrefix(arg, "lagg:") {
+		return portSpec{name: arg, links: []string{arg}}, nil
+	}
+	spec, err := lagg.ParseSpec(arg)
+	if err != nil {
+		return portSpec{}, &usageError{err}
+	}
+	name, _, _ := strings.Cut(arg, "@")
+	return portSpec{name: name, links: spec.Members, group: &spec.Options}, nil
+}
+
 func (c *config) validateInterfaces() error {
 	if len(c.interfaces) < 2 {
 		return usagef("%d interfaces: name at least two, such as -i eth1 -i eth2 (or try: bridge demo)", len(c.interfaces))
 	}
 	seen := map[string]bool{}
-	for _, name := range c.interfaces {
-		if seen[name] {
-			return usagef("interface %s is given twice: a port joined to itself would loop; name two different ones", name)
+	for _, p := range c.ports {
+		for _, name := range p.links {
+			if seen[name] {
+				return usagef("interface %s is given twice: a port joined to itself would loop; name two different ones", name)
+			}
+			seen[name] = true
 		}
-		seen[name] = true
 	}
-	for _, name := range c.interfaces {
+	for _, name := range c.links() {
 		if err := checkInterface(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// links are all interfaces of all ports.
+func (c *config) links() (names []string) {
+	for _, p := range c.ports {
+		names = append(names, p.links...)
+	}
+	return names
 }
 
 // checkInterface refuses what cannot be a port of a bridge.

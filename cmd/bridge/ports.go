@@ -33,12 +33,16 @@ func (c *config) portOptions() tpacket.Options {
 // openPorts opens the interfaces.
 func openPorts(c *config) (ports []forward.Port, err error) {
 	o := c.portOptions()
-	for _, name := range c.interfaces {
-		p, err := tpacket.Open(name, o)
-		if err != nil {
-			return nil, errors.Join(err, closePorts(ports))
+	for _, spec := range c.ports {
+		port := forward.Port{Name: spec.name, Group: spec.group}
+		for _, name := range spec.links {
+			p, err := tpacket.Open(name, o)
+			if err != nil {
+				return nil, errors.Join(err, closePorts(append(ports, port)))
+			}
+			port.Links = append(port.Links, p)
 		}
-		ports = append(ports, forward.Port{Name: name, Links: []ring.Port{p}})
+		ports = append(ports, port)
 	}
 	return ports, nil
 }
@@ -63,7 +67,7 @@ func prepareOffloads(c *config, log *slog.Logger) (done offloads, err error) {
 	if c.vnet == "off" {
 		mode = offload.ModePlain
 	}
-	for _, name := range c.interfaces {
+	for _, name := range c.links() {
 		report, err := offload.Check(name, mode)
 		if err == nil && report.Command() != "" {
 			if c.offload != "off" {
@@ -109,12 +113,18 @@ func openEnd(name string, d ring.Dir) (ring.Port, error) {
 const linkInterval = 500 * time.Millisecond
 
 // watchLinks tells the bridge when its links go down, come up or are deleted.
-func watchLinks(b *forward.Bridge, names []string) (*link.Watcher, error) {
-	w, err := link.New(link.Options{Interval: linkInterval, OnEvent: func(e link.Event) { b.LinkState(e.Name, e.State.Err()) }})
+func watchLinks(b *forward.Bridge, c *config) (*link.Watcher, error) {
+	interval := linkInterval
+	for _, p := range c.ports {
+		if p.group != nil {
+			interval = 0 // others wait to stand in: the watcher's default is quick
+		}
+	}
+	w, err := link.New(link.Options{Interval: interval, OnEvent: func(e link.Event) { b.LinkState(e.Name, e.State.Err()) }})
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
+	for _, name := range c.links() {
 		info, err := link.Lookup(name)
 		if err != nil {
 			return nil, errors.Join(err, w.Close())

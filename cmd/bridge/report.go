@@ -9,6 +9,7 @@ import (
 
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/internal/gate"
+	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 )
@@ -48,6 +49,7 @@ type portReport struct {
 	Retries  uint64            `json:"tx_retries"`
 	Queue    queueReport       `json:"queue"`
 	Gate     *gateReport       `json:"gate,omitempty"`
+	Group    *lagg.Status      `json:"group,omitempty"`
 }
 
 // gateReport sums up the gates before a port's interfaces.
@@ -163,7 +165,7 @@ func addDrops(m map[string]uint64, drops *[ring.NumCauses]uint64) {
 }
 
 func newPortReport(p *forward.PortStats) portReport {
-	r := portReport{Name: p.Name, RX: p.Received(), TX: p.Sent(), RXDrops: map[string]uint64{}, TXDrops: map[string]uint64{}}
+	r := portReport{Name: p.Name, RX: p.Received(), TX: p.Sent(), Group: p.Group, RXDrops: map[string]uint64{}, TXDrops: map[string]uint64{}}
 	for i := range p.Links {
 		l := &p.Links[i]
 		r.Up = r.Up || !l.Down
@@ -182,6 +184,12 @@ func newPortReport(p *forward.PortStats) portReport {
 	}
 	if n := p.Untaken + p.Abandoned; n != 0 {
 		r.RXDrops["closed"] += n
+	}
+	if p.Filtered != 0 {
+		r.RXDrops["filter"] += p.Filtered
+	}
+	if p.NoLink != 0 {
+		r.TXDrops["link"] += p.NoLink
 	}
 	return r
 }

@@ -44,7 +44,7 @@ func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) 
 	if err != nil {
 		return errors.Join(err, closePorts(ports))
 	}
-	watch, err := watchLinks(b, c.interfaces)
+	watch, err := watchLinks(b, c)
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}

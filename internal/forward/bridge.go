@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -60,6 +61,8 @@ type Port struct {
 	Name string
 	// Links are the interfaces of the port: one, or the members of a group.
 	Links []ring.Port
+	// Group says how several links share the port's traffic; nil for one.
+	Group *lagg.Options
 }
 
 // Bridge forwards between ports. Make one with [New], call Run once, then Close.
@@ -74,9 +77,10 @@ type Bridge struct {
 	closed  bool
 }
 
-// leftover counts frames of one port that a stopped bridge did not pass on:
-// those that the kernel had stored and nobody took, and those taken.
-type leftover struct{ untaken, abandoned atomic.Uint64 }
+// leftover counts frames of one port that were not passed on: by a stopped
+// bridge those that the kernel had stored and nobody took, and those taken;
+// and those that came by a link which may not deliver.
+type leftover struct{ untaken, abandoned, filtered atomic.Uint64 }
 
 // New builds a bridge over open ports, which are the bridge's from then on;
 // if there is an error they stay the caller's.
@@ -97,7 +101,11 @@ func New(ports []Port, o Options) (*Bridge, error) {
 	}
 	b := &Bridge{opt: o, ports: ports, sched: s, left: make([]leftover, len(ports)), pass: wire}
 	workers := s.Options().Workers
-	for _, p := range ports {
+	for i := range ports {
+		p := &ports[i]
+		if len(p.Links) != 1 && p.Group == nil {
+			return nil, fmt.Errorf("port %s has %d links: without a group it must have one", p.Name, len(p.Links))
+		}
 		var links []*link
 		for _, rp := range p.Links {
 			if len(rp.RxRings()) < workers || len(rp.TxRings()) < workers {
@@ -105,6 +113,9 @@ func New(ports []Port, o Options) (*Bridge, error) {
 					rp.Name(), len(rp.RxRings()), len(rp.TxRings()), workers)
 			}
 			links = append(links, &link{port: rp, log: o.Log})
+		}
+		if err := b.join(p, links); err != nil {
+			return nil, err
 		}
 		b.links = append(b.links, links)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/ring"
 )
 
@@ -17,6 +18,9 @@ type link struct {
 	watched atomic.Bool // somebody calls Bridge.LinkState: believe them alone
 	log     *slog.Logger
 	guard   *guard // nil without
+
+	group  *lagg.Group // that the link is a member of, nil if it stands alone
+	member int
 }
 
 // report takes the outcome of an operation on the link and returns the error
@@ -45,6 +49,9 @@ func (l *link) refreshed() {
 func (l *link) setDown(down bool) {
 	if !l.down.CompareAndSwap(!down, down) {
 		return
+	}
+	if l.group != nil {
+		l.group.SetLink(l.member, !down, monotonic())
 	}
 	if down {
 		l.log.Warn("link is down: its frames are dropped until it is back", "port", l.port.Name())

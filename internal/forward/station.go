@@ -40,21 +40,37 @@ func (s *station) Poll(budget int) (int, error) {
 	if s.link.guard != nil {
 		s.link.guard.meet(s.rx)
 	}
+	if g := s.link.group; g != nil && !g.Accepts(s.link.member) {
+		n := ring.Skip(s.rx, budget)
+		s.w.b.left[s.port].filtered.Add(uint64(n))
+		return n, nil
+	}
 	return s.w.b.pass(s.w, s, budget), nil
 }
 
-// Flush rings the link's doorbell and takes back what is sent.
+// Flush rings the link's doorbell and takes back what is sent. The links of a
+// group are flushed by the first of them.
 func (s *station) Flush() error {
+	var out ring.Egress = s.out
+	if g := s.w.groups[s.port]; g != nil {
+		if s.link.member != 0 {
+			return nil
+		}
+		out = g
+	}
 	if err := s.w.enter(); err != nil {
 		return err
 	}
 	defer s.w.exit()
-	return s.out.Flush()
+	return out.Flush()
 }
 
 // Check brings the kernel's counters and the link's state up to date.
 func (s *station) Check(now time.Duration) error {
 	err := s.rx.Refresh()
+	if g := s.link.group; g != nil && s.link.member == 0 && s.w.id == 0 {
+		g.Tick(now)
+	}
 	if s.link.guard != nil && s.w.id == 0 {
 		s.w.b.sample(s.link, now)
 	}
@@ -75,7 +91,7 @@ func (s *station) Arm(w *poll.WaitSet) (ready bool) {
 		return true // the next Poll tells
 	}
 	w.Ring(s.rx)
-	if s.out.tx.Pending() != 0 || s.out.waiting() != 0 {
+	if s.out.Pending() != 0 {
 		w.Until(s.w.now() + pendingWait)
 	}
 	return s.rx.Space() != 0
@@ -120,4 +136,5 @@ func (o *outlet) Flush() error {
 	return o.link.report(err)
 }
 
-func (o *outlet) waiting() int { return o.queue.Waiting() }
+// Pending is what is on its way through this outlet.
+func (o *outlet) Pending() int { return o.tx.Pending() + o.queue.Waiting() }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/netring/netring/internal/gate"
+	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -26,6 +27,10 @@ type PortStats struct {
 	// on (cause closed): those that the kernel had stored and nobody took,
 	// and those that a receive ring had given.
 	Untaken, Abandoned uint64
+	// Filtered counts frames that came by a link of a group which may not
+	// deliver, NoLink those for a group without a link that is up (cause link).
+	Filtered, NoLink uint64
+	Group            *lagg.Status // nil for one link
 }
 
 // LinkStats are the counters of one interface, over all workers.
@@ -103,7 +108,18 @@ func (b *Bridge) Stats() Stats {
 	s := Stats{Workers: b.sched.Stats()}
 	n := 0 // index of the link among all
 	for i, p := range b.ports {
-		ps := PortStats{Name: p.Name, Untaken: b.left[i].untaken.Load(), Abandoned: b.left[i].abandoned.Load()}
+		ps := PortStats{Name: p.Name, Untaken: b.left[i].untaken.Load(), Abandoned: b.left[i].abandoned.Load(), Filtered: b.left[i].filtered.Load()}
+		if g := b.links[i][0].group; g != nil {
+			status := g.Status()
+			ps.Group = &status
+		}
+		for _, w := range b.workers {
+			if g := w.groups[i]; g != nil {
+				noLink, copied := g.counts()
+				ps.NoLink += noLink
+				s.Copied += copied
+			}
+		}
 		for _, l := range b.links[i] {
 			ls := LinkStats{Name: l.port.Name(), Down: l.down.Load()}
 			for _, r := range l.port.RxRings() {

@@ -22,6 +22,7 @@ type worker struct {
 	clock    sched.Clock // for the queues: the same, once a round
 	stations []*station
 	out      []ring.Egress // per bridge port
+	groups   []*groupOut   // per bridge port, nil for one link
 }
 
 // newWorker builds worker id over ring id of every link.
@@ -29,14 +30,25 @@ func (b *Bridge) newWorker(id int) (*worker, error) {
 	w := &worker{b: b, id: id, poll: b.sched.Clock(id)}
 	w.now()
 	for p, links := range b.links {
+		members := make([]ring.Egress, 0, len(links))
 		for _, l := range links {
 			s, err := w.newStation(p, l)
 			if err != nil {
 				return nil, fmt.Errorf("port %s: %w", l.port.Name(), err)
 			}
 			w.stations = append(w.stations, s)
-			w.out = append(w.out, s.out)
+			members = append(members, s.out)
 		}
+		out, group := members[0], (*groupOut)(nil)
+		if g := links[0].group; g != nil {
+			e, err := g.Egress(members, w.poll.Now)
+			if err != nil {
+				return nil, fmt.Errorf("port %s: %w", b.ports[p].Name, err)
+			}
+			group = &groupOut{Egress: e}
+			out = group
+		}
+		w.out, w.groups = append(w.out, out), append(w.groups, group)
 	}
 	return w, nil
 }
@@ -133,7 +145,7 @@ func (d *drainer) done() bool {
 		if s.rx.Space() != 0 || s.seen() < d.target[i] && !s.link.down.Load() {
 			return false
 		}
-		if (s.out.tx.Pending() != 0 || s.out.waiting() != 0) && !s.link.down.Load() {
+		if s.out.Pending() != 0 && !s.link.down.Load() {
 			return false
 		}
 	}
