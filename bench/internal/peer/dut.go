@@ -61,16 +61,23 @@ func (t *Tools) BridgeOf(name string, ports []string, args ...string) DUT {
 	}
 }
 
-// Unpinned is the bridge as one starts it without a thought: the kernel chooses
-// the cores, and changes its mind.
-func (t *Tools) Unpinned(name string, args ...string) DUT {
+// Loose is the bridge as a user starts it: no more of it is pinned than it pins
+// itself. With pin its worker is on the DUT's core, and the threads of Go's
+// runtime are where the kernel puts them; without, the worker is too.
+func (t *Tools) Loose(name string, pin bool, args ...string) DUT {
 	argv := append([]string{"--json", "-i", "d0", "-i", "d1"}, args...)
-	return DUT{
-		Name: name, Netring: true, Skip: t.Lacks(args...), Command: "bridge " + strings.Join(argv, " "),
-		start: func(ctx context.Context, b *bed.Bed, _ int) (*Proc, error) {
-			return startSockets(ctx, b, Anywhere, append([]string{t.Path(BridgeName)}, argv...)...)
-		},
+	d := DUT{Name: name, Netring: true, Skip: t.Lacks(args...), Command: "bridge " + strings.Join(argv, " ")}
+	if pin {
+		d.Command = "bridge --cpu DUT " + strings.Join(argv, " ")
 	}
+	d.start = func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
+		all := append([]string{t.Path(BridgeName)}, argv...)
+		if pin {
+			all = append(all, "--cpu", strconv.Itoa(cpu))
+		}
+		return startSockets(ctx, b, Anywhere, all...)
+	}
+	return d
 }
 
 // KernelBridge is the kernel's own, with a fixed address table so that it

@@ -137,8 +137,8 @@ func latency() Scenario {
 		Cases: func(e *Env) []Case {
 			var cases []Case
 			for _, d := range []peer.DUT{
-				peer.KernelBridge(kernel, false), e.Tools.Bridge(cNetring), e.Tools.Unpinned(unpinned),
-				e.Tools.Bridge("netring bridge, V3 blocks", "--rx-version=v3"),
+				peer.KernelBridge(kernel, false), e.Tools.Loose(cNetring, true), e.Tools.Loose(unpinned, false),
+				e.Tools.Loose("netring bridge, V3 blocks", true, "--rx-version=v3"),
 				e.Tools.VnetFwd(cVnetFwd), Testpmd(e), e.Tools.Gopacket(cGopacket, true),
 			} {
 				cases = append(cases, latencyCase(d))
