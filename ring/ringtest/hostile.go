@@ -82,7 +82,7 @@ func damages() []damage {
 		{"offset 2^32-1", func(r *ring.Ring, k uint32) { r.Slot(k).Off = math.MaxUint32 }},
 		{"offset behind the buffer", func(r *ring.Ring, k uint32) { r.Slot(k).Off = 1 << 20 }},
 		{"length 2^32-1", func(r *ring.Ring, k uint32) { r.Slot(k).Len = math.MaxUint32 }},
-		{"length that overflows", func(r *ring.Ring, k uint32) { r.Slot(k).Len = -r.Slot(k).Off + 60 }},
+		{"a sum that overflows", func(r *ring.Ring, k uint32) { r.Slot(k).Off = math.MaxUint32 - 30 }},
 		{"length of 2^31 and more to come", func(r *ring.Ring, k uint32) {
 			r.Slot(k).Len, r.Slot(k).Flags = 1<<31, ring.SlotMoreFrag
 		}},

@@ -97,7 +97,7 @@ func (m *Mem) give(frames []uint32) {
 func (m *Mem) ringID() (uint16, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.rings == 1<<16-1 {
+	if m.rings == inSlot-1 {
 		return 0, fmt.Errorf("shared memory has served %d rings: make a new one", m.rings)
 	}
 	m.rings++
@@ -121,6 +121,39 @@ func (m *Mem) back(f uint32, id uint16) bool {
 	}
 	m.owner[f] = 0
 	return true
+}
+
+// inSlot marks, while a slot is repaired, the frames that lie in other slots.
+const inSlot = 1<<16 - 1
+
+// badSlot makes the error of slot k, which was refused. If the frame in it is
+// not the program's, it puts one there that is: one that the ring has given out
+// (given, by slot) and that lies in no slot any more, as the program has
+// written over it; so no frame is lost.
+func (m *Mem) badSlot(r *ring.Ring, k uint32, given []uint32) error {
+	s := r.Slot(k)
+	err := fmt.Errorf("%w: slot %d: frame %d is not the program's, or offset %d and length %d leave it", ring.ErrSlot, k, s.Buf, s.Off, s.Len)
+	m.mark(r, k+1, 0, inSlot)
+	if uint64(s.Buf) >= uint64(len(m.owner)) || m.owner[s.Buf] != 0 {
+		// The last ones handed over are the likeliest.
+		for i := range uint32(len(given)) {
+			if f := given[(k-i)&uint32(len(given)-1)]; m.owner[f] == 0 {
+				s.Buf = f
+				break
+			}
+		}
+	}
+	m.mark(r, k+1, inSlot, 0)
+	return err
+}
+
+// mark changes the owner of the frames in the program's slots from k on.
+func (m *Mem) mark(r *ring.Ring, k uint32, from, to uint16) {
+	for ; k != r.Tail(); k++ {
+		if f := r.Slot(k).Buf; uint64(f) < uint64(len(m.owner)) && m.owner[f] == from {
+			m.owner[f] = to
+		}
+	}
 }
 
 // recall returns the frames that a ring which has gone left with the kernel,

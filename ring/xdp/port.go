@@ -3,6 +3,7 @@ package xdp
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -172,7 +173,8 @@ func (p *Port) sender(c ring.Config, q *queue, frames []uint32) error {
 	if err != nil {
 		return err
 	}
-	d := &sender{q: q, mem: p.mem, dev: p.dev, id: id, granted: frames, lens: make([]uint32, len(frames))}
+	d := &sender{q: q, mem: p.mem, dev: p.dev, id: id, granted: frames, given: slices.Clone(frames),
+		lens: make([]uint32, len(frames))}
 	c.Dir, c.Driver = ring.TX, d
 	r, err := ring.New(c)
 	if err != nil {

@@ -57,7 +57,7 @@ func (d *receiver) refill(r *ring.Ring, from, to uint32) (accepted uint32, err e
 	for ; k != to; k++ {
 		s := r.Slot(k)
 		if !d.mem.lend(s.Buf, d.id) {
-			err = badSlot(k, s, d.granted)
+			err = d.mem.badSlot(r, k, d.granted)
 			break
 		}
 		fill.put(s.Buf, d.mem)
@@ -66,13 +66,6 @@ func (d *receiver) refill(r *ring.Ring, from, to uint32) (accepted uint32, err e
 		fill.publish()
 	}
 	return k, err
-}
-
-// badSlot describes slot k and puts its first frame back into it.
-func badSlot(k uint32, s *ring.Slot, granted []uint32) error {
-	err := fmt.Errorf("%w: slot %d: frame %d is not the program's, or offset %d and length %d leave it", ring.ErrSlot, k, s.Buf, s.Off, s.Len)
-	s.Buf = granted[k&uint32(len(granted)-1)]
-	return err
 }
 
 // receive fills slots from the ring's tail on with what the kernel has put
@@ -139,7 +132,8 @@ type sender struct {
 	mem     *Mem
 	dev     *netdev.Device
 	id      uint16
-	granted []uint32
+	granted []uint32 // of each slot in the kernel's hands: its frame
+	given   []uint32 // the frame that each slot was last given to the program with
 	lens    []uint32 // length and, in the top bit, "more follows", as handed over
 	posted  uint32   // descriptors handed over and not completed
 }
@@ -189,7 +183,7 @@ func (d *sender) post(r *ring.Ring, from, to uint32) (accepted uint32, err error
 		s := r.Slot(k)
 		buf, off, n, flags := s.Buf, uint64(s.Off), s.Len, s.Flags
 		if n == 0 || off+uint64(n) > stride || n >= moreFollows || !d.mem.lend(buf, d.id) {
-			err = badSlot(k, s, d.granted)
+			err = d.mem.badSlot(r, k, d.given)
 			break
 		}
 		desc := unix.XDPDesc{Addr: uint64(buf)*stride + off, Len: n}
@@ -233,6 +227,7 @@ func (d *sender) complete(r *ring.Ring, tail uint32) uint32 {
 			d.swap(tail, f)
 		}
 		*r.Slot(tail) = ring.Slot{Buf: f}
+		d.given[at] = f
 		if l := d.lens[at]; l&moreFollows == 0 {
 			packets++
 			bytes += uint64(l)
