@@ -2,7 +2,7 @@ package lagg
 
 import (
 	"errors"
-	"sync/atomic"
+	"fmt"
 	"time"
 
 	"github.com/netring/netring/ring"
@@ -11,46 +11,73 @@ import (
 // batch is how many frames are decided on at once.
 const batch = 256
 
-// Drainer is an egress that can tell that it has nothing left to send: no frame
-// waits and none is in the device's hands.
-type Drainer interface{ Drained() bool }
-
-// Counters of an [Egress]; read them at any time.
-type Counters struct {
-	Frames [MaxMembers]atomic.Uint64 // handed to each member, copies of broadcasts included
-	NoLink atomic.Uint64             // dropped, as no member could send
-}
+// Pender is an egress that can tell what it has not sent: frames that wait, and
+// slots in the device's hands. 0 means that nothing can be overtaken.
+type Pender interface{ Pending() int }
 
 // Egress sends a worker's frames through a group. Like any [ring.Egress] it
 // belongs to one worker.
 type Egress struct {
 	g       *Group
 	out     []ring.Egress
-	drains  []Drainer // of each member, nil if it cannot tell
+	drains  drains
 	clock   func() time.Duration
-	table   *table
+	table   *table // of loadbalance
 	deficit Deficit
+	seen    *snapshot // of the last batch
+	sender  int       // of failover: who sent the last batch, -1 if nobody has
+	last    uint32    // and when, in ticks
 	dest    [batch]int8
+	tally   [MaxMembers]uint64
 
 	Stats Counters
 }
 
 var _ ring.Egress = (*Egress)(nil)
 
+// drains asks members whether they have drained, once per batch at most.
+type drains struct {
+	of         []Pender
+	known, yes uint32 // by member
+}
+
+func (d *drains) drained(m int) bool {
+	if d.known>>m&1 == 0 {
+		d.known |= 1 << m
+		if d.of[m] != nil && d.of[m].Pending() == 0 {
+			d.yes |= 1 << m
+		}
+	}
+	return d.yes>>m&1 != 0
+}
+
+func (d *drains) forget() { d.known, d.yes = 0, 0 }
+
 // Egress makes a worker's way out through the group, over its way out through
-// each member in the group's order. clock tells the worker's time, coarse: it
+// each member in the group's order. In loadbalance and failover, members must
+// be a [Pender], or the group must have a flowlet gap: flows could never
+// return. clock tells the worker's time, coarse and on any monotonic clock; it
 // is called once per batch.
 func (g *Group) Egress(members []ring.Egress, clock func() time.Duration) (*Egress, error) {
 	if len(members) != len(g.names) {
-		return nil, errors.New("lagg: one egress for each member is needed")
+		return nil, fmt.Errorf("lagg: %d egresses for %d members: give one for each", len(members), len(g.names))
 	}
-	e := &Egress{g: g, out: members, clock: clock, drains: make([]Drainer, len(members))}
+	e := &Egress{g: g, out: members, clock: clock, sender: -1}
+	e.drains.of = make([]Pender, len(members))
+	flows := g.opt.Proto == LoadBalance || g.opt.Proto == Failover
 	for i, m := range members {
-		e.drains[i], _ = m.(Drainer)
+		p, ok := m.(Pender)
+		if !ok && flows && g.opt.FlowletGap == 0 && len(members) > 1 {
+			return nil, fmt.Errorf("lagg: member %s cannot tell when its queue has drained: set a flowlet gap, such as flowlet=5ms", g.names[i])
+		}
+		e.drains.of[i] = p
 	}
 	if g.opt.Proto == LoadBalance {
 		e.table = newTable()
 	}
+	g.mu.Lock()
+	g.egresses = append(g.egresses, e)
+	g.mu.Unlock()
 	return e, nil
 }
 
@@ -59,8 +86,8 @@ func (g *Group) Egress(members []ring.Egress, clock func() time.Duration) (*Egre
 func (e *Egress) Move(src *ring.Ring, n int) int {
 	done := 0
 	for done < n {
-		s := e.g.snap.Load()
-		k := e.count(src, min(n-done, batch))
+		s := e.begin()
+		k := count(src, min(n-done, batch))
 		if k == 0 {
 			break
 		}
@@ -70,7 +97,7 @@ func (e *Egress) Move(src *ring.Ring, n int) int {
 			took = ring.Skip(src, k)
 			e.Stats.NoLink.Add(uint64(took))
 		case e.g.opt.Proto == Failover:
-			took = e.hand(src, s.sender, k)
+			took = e.hand(src, e.choose(s), k)
 		case e.g.opt.Proto == Broadcast:
 			took = e.broadcast(src, s, k)
 		case e.g.opt.Proto == RoundRobin && e.g.opt.StrideBytes == 0:
@@ -78,6 +105,7 @@ func (e *Egress) Move(src *ring.Ring, n int) int {
 		default:
 			took = e.decided(src, s, k)
 		}
+		e.publish()
 		done += took
 		if took < k {
 			break
@@ -86,142 +114,69 @@ func (e *Egress) Move(src *ring.Ring, n int) int {
 	return done
 }
 
-// count returns how many whole frames src has, at most n.
-func (e *Egress) count(src *ring.Ring, n int) int {
-	frames := 0
-	for k := src.Head; k != src.Tail() && frames < n; k++ {
-		if src.Slot(k).Flags&ring.SlotMoreFrag == 0 {
-			frames++
-		}
+// begin starts a batch: the links are as they are now until its end.
+func (e *Egress) begin() *snapshot {
+	s := e.g.snap.Load()
+	if s != e.seen {
+		e.seen = s
+		e.deficit.Reset()
 	}
-	return frames
+	e.drains.forget()
+	return s
 }
 
-// hand gives n frames to member m.
-func (e *Egress) hand(src *ring.Ring, m, n int) int {
-	took := e.out[m].Move(src, n)
-	e.Stats.Frames[m].Add(uint64(took))
-	return took
-}
-
-func (e *Egress) roundRobin(src *ring.Ring, s *snapshot, n int) (took int) {
-	at := e.g.seq.Take(uint32(n))
-	for took < n {
-		i, run := At(at+uint32(took), e.g.opt.Stride, len(s.live))
-		want := min(n-took, int(run))
-		got := e.hand(src, s.live[i], want)
-		took += got
-		if got < want {
-			break
+// publish adds what was counted to the counters that others read.
+func (e *Egress) publish() {
+	for m := range e.out {
+		if n := e.tally[m]; n != 0 {
+			e.Stats.Frames[m].Add(n)
+			e.tally[m] = 0
 		}
 	}
-	e.g.seq.GiveBack(uint32(n - took))
-	return took
-}
-
-func (e *Egress) broadcast(src *ring.Ring, s *snapshot, n int) int {
-	last := len(s.live) - 1
-	for range n {
-		for _, m := range s.live[:last] {
-			e.out[m].Copy(src, src.Head)
-			e.Stats.Frames[m].Add(1)
-		}
-		if e.hand(src, s.live[last], 1) == 0 {
-			// The last one's queue pushes back, after the others have their
-			// copies: they must not get a second one.
-			e.out[s.live[last]].Copy(src, src.Head)
-			e.Stats.Frames[s.live[last]].Add(1)
-			ring.Skip(src, 1)
-		}
+	if t := e.table; t != nil && t.moved|t.kept != 0 {
+		e.Stats.Moved.Add(t.moved)
+		e.Stats.Kept.Add(t.kept)
+		t.moved, t.kept = 0, 0
 	}
-	return n
-}
-
-// decided chooses for each frame first and then hands over runs.
-func (e *Egress) decided(src *ring.Ring, s *snapshot, n int) (took int) {
-	e.decide(src, s, n)
-	for took < n {
-		m, run := e.dest[took], 1
-		for took+run < n && e.dest[took+run] == m {
-			run++
-		}
-		got := e.hand(src, int(m), run)
-		took += got
-		if got < run {
-			break
-		}
-	}
-	return took
-}
-
-func (e *Egress) decide(src *ring.Ring, s *snapshot, n int) {
-	o := &e.g.opt
-	tick, gap := ticks(e.clock()), ticks(o.FlowletGap)
-	k := src.Head
-	for i := range n {
-		if o.Proto == RoundRobin {
-			e.dest[i] = int8(s.live[e.deficit.Next(frameLen(src, k), int64(o.StrideBytes), len(s.live))])
-		} else {
-			e.dest[i] = int8(e.table.member(e.flow(src, k), tick, gap, s, o.Weights, e.drained))
-		}
-		for src.Slot(k).Flags&ring.SlotMoreFrag != 0 {
-			k++
-		}
-		k++
-	}
-}
-
-func (e *Egress) drained(m int) bool { return e.drains[m] != nil && e.drains[m].Drained() }
-
-// frameLen is the length of the frame that starts at slot k.
-func frameLen(src *ring.Ring, k uint32) (n int) {
-	for {
-		s := src.Slot(k)
-		n += int(s.Len)
-		if s.Flags&ring.SlotMoreFrag == 0 {
-			return n
-		}
-		k++
-	}
-}
-
-// flow is the flow hash of the frame at slot k.
-func (e *Egress) flow(src *ring.Ring, k uint32) uint64 {
-	if e.g.opt.FlowID {
-		var m ring.Meta
-		if src.Meta(k, &m) && m.Hash != 0 {
-			return Mix(uint64(m.Hash>>e.g.opt.FlowIDShift) ^ e.g.opt.Seed)
-		}
-	}
-	return e.g.hash.Hash(src.Frame(k))
 }
 
 // Copy is [ring.Egress.Copy].
 func (e *Egress) Copy(src *ring.Ring, k uint32) {
-	s := e.g.snap.Load()
+	s := e.begin()
+	o := &e.g.opt
 	switch {
 	case len(s.live) == 0:
 		e.Stats.NoLink.Add(1)
-	case e.g.opt.Proto == Broadcast:
+	case o.Proto == Broadcast:
 		for _, m := range s.live {
 			e.copy(src, k, m)
 		}
-	case e.g.opt.Proto == Failover:
-		e.copy(src, k, s.sender)
-	case e.g.opt.Proto == RoundRobin && e.g.opt.StrideBytes != 0:
-		e.copy(src, k, s.live[e.deficit.Next(frameLen(src, k), int64(e.g.opt.StrideBytes), len(s.live))])
-	case e.g.opt.Proto == RoundRobin:
-		i, _ := At(e.g.seq.Take(1), e.g.opt.Stride, len(s.live))
+	case o.Proto == Failover:
+		e.copy(src, k, e.choose(s))
+	case o.Proto == RoundRobin && o.StrideBytes == 0:
+		i, _ := At(e.g.seq.Take(1), o.Stride, len(s.live))
 		e.copy(src, k, s.live[i])
+	case o.Proto == RoundRobin:
+		e.copy(src, k, s.live[e.deficit.Next(frameLen(src, k), int64(o.StrideBytes), len(s.live))])
 	default:
-		m := e.table.member(e.flow(src, k), ticks(e.clock()), ticks(e.g.opt.FlowletGap), s, e.g.opt.Weights, e.drained)
-		e.copy(src, k, m)
+		e.copy(src, k, e.table.member(e.flow(src, k), ticks(e.clock()), ticks(o.FlowletGap), s, &e.drains))
 	}
+	e.publish()
 }
 
 func (e *Egress) copy(src *ring.Ring, k uint32, m int) {
 	e.out[m].Copy(src, k)
-	e.Stats.Frames[m].Add(1)
+	e.tally[m]++
+}
+
+// Pending is [Pender]: over all members, as far as they can tell.
+func (e *Egress) Pending() (n int) {
+	for _, p := range e.drains.of {
+		if p != nil {
+			n += p.Pending()
+		}
+	}
+	return n
 }
 
 // Flush is [ring.Egress.Flush]: all members are flushed, whoever is in use.

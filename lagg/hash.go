@@ -21,6 +21,14 @@ const (
 // fields, so that a sender who does not know the seed cannot choose its member
 // and groups one behind the other decide independently. The zero value is
 // useless; it needs Fields.
+//
+// What has none of the layers asked for is told apart by the next lower one:
+// without ports (ICMP, any fragment) by IP addresses, without IP (ARP, LLC) by
+// MAC addresses.
+//
+// Two multiplications per 16 bytes instead of xxHash64 measured 1 ns less for
+// IPv4 and 5 ns for IPv6, of about 30 for a decision: not worth a hash of our
+// own.
 type Hasher struct {
 	Fields    Fields
 	Seed      uint64
@@ -40,8 +48,11 @@ func (h *Hasher) Hash(frame []byte) uint64 {
 	packet.Parse(frame, &p)
 	binary.LittleEndian.PutUint64(key[:], h.Seed)
 	k := key[:8]
-	if h.Fields&L2 != 0 && len(frame) >= 12 {
+	ip := p.Kind == packet.IPv4 || p.Kind == packet.IPv6
+	if (h.Fields&L2 != 0 || !ip) && len(frame) >= 12 {
 		k = h.pair(k, frame[6:12], frame[:6])
+	}
+	if h.Fields&L2 != 0 {
 		for i := range p.Tags {
 			k = binary.BigEndian.AppendUint16(k, p.VLAN(int(i)))
 		}
@@ -56,13 +67,13 @@ func (h *Hasher) Hash(frame []byte) uint64 {
 		}
 	}
 	ports := h.Fields&L4 != 0 && p.HasPorts && p.Fragment == packet.Whole
-	if h.Fields&L3 != 0 || ports {
+	if h.Fields&(L3|L4) != 0 {
 		k = h.network(k, frame, &p, ports)
 	}
 	return xxhash.Sum64(k)
 }
 
-// network adds addresses and ports. Symmetry is a matter of the pairs as a
+// network adds addresses, if they are asked for or there are no ports, and ports. Symmetry is a matter of the pairs as a
 // whole: the order of the addresses, or of the ports where those are equal,
 // decides for both.
 func (h *Hasher) network(k, frame []byte, p *packet.Packet, ports bool) []byte {
@@ -81,7 +92,7 @@ func (h *Hasher) network(k, frame []byte, p *packet.Packet, ports bool) []byte {
 			src, dst, sp, dp = dst, src, dp, sp
 		}
 	}
-	if h.Fields&L3 != 0 {
+	if h.Fields&L3 != 0 || !ports {
 		k = append(append(k, src...), dst...)
 	}
 	if ports {

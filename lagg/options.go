@@ -27,11 +27,12 @@ func (p Proto) String() string {
 
 // Defaults of [Options].
 const (
-	DefaultStride      = 1
-	DefaultShift       = 16
 	DefaultHoldDown    = 100 * time.Millisecond
 	DefaultHoldDownMax = 10 * time.Second
 )
+
+// minStrideBytes bounds the turns that a member with debts is passed over.
+const minStrideBytes = 1024
 
 // Options of a [Group]. The zero value is valid: failover, the first member
 // primary.
@@ -42,8 +43,8 @@ type Options struct {
 	StrideBytes uint32 // of RoundRobin: bytes a member, in place of Stride
 
 	// Of LoadBalance. Hash 0 means all layers; Seed 0 a random one. FlowID
-	// takes the driver's own hash of a frame, shifted right by FlowIDShift,
-	// where there is one.
+	// takes the driver's own hash of a frame (ring.Meta), shifted right by
+	// FlowIDShift, in place of ours where there is one.
 	Hash        Fields
 	Seed        uint64
 	Symmetric   bool
@@ -51,8 +52,10 @@ type Options struct {
 	FlowID      bool
 	FlowIDShift uint8
 	Weights     []uint32 // shares of the members, in their order; nil means equal ones
-	// FlowletGap is how long a flow must be silent before it may go back to
-	// its member although the other's queue has not drained; 0: only then.
+
+	// FlowletGap, of LoadBalance and Failover, is how long a flow must be
+	// silent before it may go back to its member although the other's queue
+	// has not drained; 0: only when that has. In Failover all is one flow.
 	FlowletGap time.Duration
 
 	Primary int  // of Failover: index of the member
@@ -77,14 +80,20 @@ func (o *Options) Validate(n int) error {
 		return fmt.Errorf("a stride goes with roundrobin, not with %v", o.Proto)
 	case o.Stride != 0 && o.StrideBytes != 0:
 		return errors.New("stride in frames and in bytes: choose one")
-	case o.Proto != LoadBalance && (o.Hash != 0 || o.Symmetric || o.Inner || o.FlowID || o.Weights != nil || o.FlowletGap != 0):
-		return fmt.Errorf("hash, symmetric, inner, flowid, weights and flowlet go with loadbalance, not with %v", o.Proto)
+	case o.StrideBytes != 0 && o.StrideBytes < minStrideBytes:
+		return fmt.Errorf("stride of %d bytes: must be at least %d; for single frames use a stride of 1 frame", o.StrideBytes, minStrideBytes)
+	case o.Proto != LoadBalance && (o.Hash != 0 || o.Symmetric || o.Inner || o.FlowID || o.Weights != nil):
+		return fmt.Errorf("hash, symmetric, inner, flowid and weights go with loadbalance, not with %v", o.Proto)
+	case o.Proto != LoadBalance && o.Proto != Failover && o.FlowletGap != 0:
+		return fmt.Errorf("a flowlet gap goes with loadbalance and failover, not with %v", o.Proto)
 	case o.Hash > L2|L3|L4:
 		return fmt.Errorf("hash fields %#x: unknown", o.Hash)
+	case o.FlowIDShift != 0 && !o.FlowID:
+		return errors.New("a flowid shift without flowid: set flowid=on")
 	case o.FlowIDShift > 31:
 		return fmt.Errorf("flowid shift %d: must be 0 to 31", o.FlowIDShift)
 	case o.Weights != nil && len(o.Weights) != n:
-		return fmt.Errorf("%d weights for %d members", len(o.Weights), n)
+		return fmt.Errorf("%d weights for %d members: give one for each, as 3+1", len(o.Weights), n)
 	case o.Primary < 0 || o.Primary >= n:
 		return fmt.Errorf("primary %d: there are members 0 to %d", o.Primary, n-1)
 	case o.Proto != Failover && (o.Primary != 0 || o.RxAll):

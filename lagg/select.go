@@ -86,25 +86,3 @@ func (s *Sequence) GiveBack(n uint32) {
 func At(seq, stride uint32, live int) (index int, run uint32) {
 	return int(seq / stride % uint32(live)), stride - seq%stride
 }
-
-// Deficit is a round robin by bytes: a member sends until it has sent quantum
-// bytes; what it sent beyond is taken off its next turn.
-type Deficit struct {
-	at   int
-	left int64
-}
-
-// Next returns the index, below live, for a frame of n bytes.
-func (d *Deficit) Next(n int, quantum int64, live int) int {
-	if d.at >= live {
-		d.at, d.left = 0, quantum
-	}
-	for tries := 0; d.left <= 0; tries++ {
-		if d.at++; d.at >= live {
-			d.at = 0
-		}
-		d.left += quantum
-	}
-	d.left -= int64(n)
-	return d.at
-}

@@ -1,6 +1,7 @@
 package lagg
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,12 +79,12 @@ func (sp *Spec) set(key, value string) (err error) {
 	case "stride":
 		o.Stride, err = number32(value, 1, 1<<31)
 	case "stride-bytes":
-		o.StrideBytes, err = number32(value, 64, 1<<31)
+		o.StrideBytes, err = number32(value, minStrideBytes, 1<<31)
 	case "hash":
 		o.Hash, err = fields(value)
 	case "seed":
 		if o.Seed, err = strconv.ParseUint(value, 10, 64); err != nil || o.Seed == 0 || value[0] == '0' {
-			err = fmt.Errorf("must be a number above 0, below 2^64")
+			err = errors.New("must be a number above 0, below 2^64")
 		}
 	case "symmetric":
 		o.Symmetric, err = onOff(value)
@@ -113,12 +114,13 @@ func (sp *Spec) set(key, value string) (err error) {
 		o.HoldDownMax, err = duration(value)
 	case "primary":
 		if o.Primary = slices.Index(sp.Members, value); o.Primary < 0 {
-			return fmt.Errorf("no such member")
+			return fmt.Errorf("must be one of the members, %s", strings.Join(sp.Members, ", "))
 		}
 	case "rx-all":
 		o.RxAll, err = onOff(value)
 	default:
-		return fmt.Errorf("unknown key")
+		return errors.New("unknown key; there are proto, stride, stride-bytes, hash, seed, symmetric, inner, flowid, " +
+			"flowid-shift, weights, flowlet, primary, rx-all, holddown and holddown-max")
 	}
 	return err
 }
@@ -166,7 +168,7 @@ func fields(s string) (f Fields, err error) {
 	for name := range strings.SplitSeq(s, "+") {
 		i := slices.Index([]string{"l2", "l3", "l4"}, name)
 		if i < 0 || f&(1<<i) != 0 {
-			return 0, fmt.Errorf("must be l2, l3, l4, each once, joined by +")
+			return 0, errors.New("must be l2, l3, l4, each once, joined by +")
 		}
 		f |= 1 << i
 	}
@@ -182,16 +184,19 @@ func number32(s string, lo, hi uint64) (uint32, error) {
 }
 
 func onOff(s string) (bool, error) {
-	if s != "on" && s != "off" {
-		return false, fmt.Errorf("must be on or off")
+	switch s {
+	case "on", "1":
+		return true, nil
+	case "off", "0":
+		return false, nil
 	}
-	return s == "on", nil
+	return false, errors.New("must be on or off (or 1 or 0)")
 }
 
 func duration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("must be a duration such as 500us or 10ms")
+		return 0, errors.New("must be a duration such as 500us or 10ms")
 	}
 	return d, nil
 }
