@@ -15,15 +15,17 @@ const (
 	sleepCheck = 100 * time.Millisecond
 	// A worker that took more than its share of a tick lets others have the
 	// core for a moment. Two times within contendWindow that another program
-	// used that for contendTime are no accident: the worker keeps to its
-	// share for holdTime, and looks again.
+	// used that for contendTime may be no accident: the worker keeps to its
+	// share for strikeHold, and looks again.
 	contendWindow = 50 * time.Millisecond
 	contendTime   = 100 * time.Microsecond
-	holdTime      = 1500 * time.Millisecond
-	// And each censusWindow it counts who had the core: others that had more
-	// than censusPercent, though it was over its share, want more.
+	strikeHold    = 200 * time.Millisecond
+	// And each censusWindow it counts who had the core. Others that had more
+	// than censusPercent, while it was over its share or held, want more:
+	// it is held for censusHold, until the next count and beyond.
 	censusWindow  = time.Second
 	censusPercent = 10
+	censusHold    = 1500 * time.Millisecond
 	// maxNap is how late, at a low HZ, a worker may see that it is to stop.
 	maxNap = 20 * time.Millisecond
 )
@@ -248,7 +250,7 @@ func (w *worker) census(now time.Duration) {
 		theirs := d - ours - (idle - w.censusIdle) - (kern - w.censusKern)
 		over := ours*100 > d*time.Duration(w.share) || now < w.held
 		if over && theirs*100 > d*censusPercent {
-			w.held = now + holdTime
+			w.held = max(w.held, now+censusHold)
 		}
 	}
 	w.censusAt, w.censusCPU, w.censusIdle, w.censusKern = now, cpu, idle, kern
@@ -258,7 +260,7 @@ func (w *worker) census(now time.Duration) {
 func (w *worker) strike(now time.Duration) {
 	waited := w.sys.waited()
 	if now-w.strikeAt < contendWindow && waited-w.strikeWait >= contendTime {
-		w.held = now + holdTime
+		w.held = max(w.held, now+strikeHold)
 	}
 	w.strikeAt, w.strikeWait = now, waited
 }
