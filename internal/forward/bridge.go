@@ -121,10 +121,10 @@ func New(ports []Port, o Options) (*Bridge, error) {
 	}
 	for i := range workers {
 		w, err := b.newWorker(i)
-		if err != nil {
-			return nil, err
-		}
 		b.workers = append(b.workers, w)
+		if err != nil {
+			return nil, errors.Join(err, b.closeFinishers())
+		}
 	}
 	if o.Guarded {
 		b.openGuards()

@@ -102,6 +102,7 @@ func (s *station) Arm(w *poll.WaitSet) (ready bool) {
 type outlet struct {
 	ring.Egress // the queue, or what finishes frames before it
 	queue       *sched.Queue
+	finish      *finisher // nil where nothing can need it
 	tx          *ring.Ring
 	link        *link
 }
@@ -137,4 +138,10 @@ func (o *outlet) Flush() error {
 }
 
 // Pending is what is on its way through this outlet.
-func (o *outlet) Pending() int { return o.tx.Pending() + o.queue.Waiting() }
+func (o *outlet) Pending() int {
+	n := o.tx.Pending() + o.queue.Waiting()
+	if o.finish != nil {
+		n += o.finish.pending()
+	}
+	return n
+}

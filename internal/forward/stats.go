@@ -13,8 +13,8 @@ import (
 // Stats of a bridge since it was made.
 type Stats struct {
 	Ports []PortStats
-	// Copied counts the frames that a switch made of others, to send one to
-	// several ports.
+	// Copied counts the frames that were made of others: to send one to several
+	// ports, and the segments of super-frames beyond the first.
 	Copied  uint64
 	Workers []poll.WorkerStats
 }
@@ -129,7 +129,16 @@ func (b *Bridge) Stats() Stats {
 				ls.Tx.add(r)
 			}
 			for _, w := range b.workers {
-				ls.Queue.add(w.stations[n].out.queue.Counters())
+				o := w.stations[n].out
+				ls.Queue.add(o.queue.Counters())
+				if o.finish != nil {
+					s.Copied += o.finish.made.Load()
+					// What could not be finished was dropped there, and
+					// what the pipe passed on counts at the real ring.
+					for c := range ls.Tx.Drops {
+						ls.Tx.Drops[c] += o.finish.tx.Stats.Drops[c].Load()
+					}
+				}
 			}
 			if l.guard != nil {
 				c := l.guard.Counts()

@@ -25,7 +25,8 @@ type worker struct {
 	groups   []*groupOut   // per bridge port, nil for one link
 }
 
-// newWorker builds worker id over ring id of every link.
+// newWorker builds worker id over ring id of every link; with an error it
+// returns the worker as far as it has come.
 func (b *Bridge) newWorker(id int) (*worker, error) {
 	w := &worker{b: b, id: id, poll: b.sched.Clock(id)}
 	w.now()
@@ -34,7 +35,7 @@ func (b *Bridge) newWorker(id int) (*worker, error) {
 		for _, l := range links {
 			s, err := w.newStation(p, l)
 			if err != nil {
-				return nil, fmt.Errorf("port %s: %w", l.port.Name(), err)
+				return w, fmt.Errorf("port %s: %w", l.port.Name(), err)
 			}
 			w.stations = append(w.stations, s)
 			members = append(members, s.out)
@@ -43,7 +44,7 @@ func (b *Bridge) newWorker(id int) (*worker, error) {
 		if g := links[0].group; g != nil {
 			e, err := g.Egress(members, w.poll.Now)
 			if err != nil {
-				return nil, fmt.Errorf("port %s: %w", b.ports[p].Name, err)
+				return w, fmt.Errorf("port %s: %w", b.ports[p].Name, err)
 			}
 			group = &groupOut{Egress: e}
 			out = group
@@ -51,6 +52,20 @@ func (b *Bridge) newWorker(id int) (*worker, error) {
 		w.out, w.groups = append(w.out, out), append(w.groups, group)
 	}
 	return w, nil
+}
+
+// unfinished reports whether frames may come in that carry a virtio-net header.
+func (b *Bridge) unfinished() bool {
+	for _, p := range b.ports {
+		for _, l := range p.Links {
+			for _, r := range l.RxRings() {
+				if r.VnetLen() != 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (w *worker) newStation(port int, l *link) (*station, error) {
@@ -62,6 +77,12 @@ func (w *worker) newStation(port int, l *link) (*station, error) {
 		return nil, err
 	}
 	out := &outlet{Egress: q, queue: q, tx: tx, link: l}
+	if tx.VnetLen() == 0 && w.b.unfinished() {
+		if out.finish, err = newFinisher(q, tx); err != nil {
+			return nil, err
+		}
+		out.Egress = out.finish
+	}
 	return &station{w: w, link: l, port: port, rx: l.port.RxRings()[w.id], out: out}, nil
 }
 
@@ -188,12 +209,25 @@ func (b *Bridge) Close() error {
 			errs = append(errs, l.port.Close())
 		}
 	}
+	errs = append(errs, b.closeFinishers())
 	for _, w := range b.workers {
 		for _, s := range w.stations {
 			// The queue drops all that it has (cause closed) when the ring
 			// tells it that the port is closed.
 			if err := s.out.queue.Flush(); err != nil && !errors.Is(err, ring.ErrClosed) {
 				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Bridge) closeFinishers() error {
+	var errs []error
+	for _, w := range b.workers {
+		for _, s := range w.stations {
+			if f := s.out.finish; f != nil {
+				errs = append(errs, f.close())
 			}
 		}
 	}
