@@ -23,12 +23,13 @@ const (
 
 // flow is an iperf3 run.
 type flow struct {
-	Name string
-	UDP  bool
-	V6   bool
+	Name     string
+	UDP      bool
+	V6       bool
+	Parallel int // connections at a time, 0 for 1
 }
 
-var flows = []flow{{"TCP IPv4", false, false}, {"TCP IPv6", false, true}, {"UDP IPv4", true, false}, {"UDP IPv6", true, true}}
+var flows = []flow{{Name: "TCP IPv4"}, {Name: "TCP IPv6", V6: true}, {Name: "UDP IPv4", UDP: true}, {Name: "UDP IPv6", UDP: true, V6: true}}
 
 // startIperf starts iperf3 from gen to the far end, which is in ns, for d. The
 // client is on the source's core, the server on the given one.
@@ -47,6 +48,9 @@ func (e *Env) startIperf(ctx context.Context, b *bed.Bed, ns *netlab.NS, f flow,
 	}
 	args := []string{"iperf3", "--client", to, "--port", strconv.Itoa(port), "--json", "--connect-timeout", "3000",
 		"--time", strconv.FormatFloat(math.Ceil(d.Seconds()), 'f', 0, 64)}
+	if f.Parallel > 1 {
+		args = append(args, "--parallel", strconv.Itoa(f.Parallel))
+	}
 	if f.UDP {
 		args = append(args, "--udp", "--bitrate", "0", "--length", "1400")
 	}
