@@ -35,6 +35,9 @@ type Link struct {
 	// Spare are buffers of the program's that the suite may exchange with
 	// those in slots of both rings; none if they have different regions.
 	Spare []uint32
+	// Window bounds the frames underway where more might be lost; 0 means
+	// the slots of the receive ring. Not for a lossless driver.
+	Window int
 }
 
 // Harness is a driver as the suite sees it.
@@ -48,11 +51,8 @@ type Harness struct {
 	// 1514. At least 32.
 	MinFrame, MaxFrame int
 	// Lossless: frames stay in the transmit ring until the receiver has passed
-	// them, and a sender may fill it. Otherwise the suite keeps no more frames
-	// underway than Window (0 means the slots of the receive ring), for more
-	// may be lost.
+	// them, and a sender may fill it. Otherwise see [Link].Window.
 	Lossless bool
-	Window   int
 	// Timeout bounds how long a frame may be underway; 0 means two seconds.
 	Timeout time.Duration
 }
@@ -168,7 +168,7 @@ func (b *bench) room() int {
 	if b.h.Lossless {
 		return n
 	}
-	w := b.h.Window
+	w := b.Window
 	if w == 0 {
 		w = b.RX.Len()
 	}

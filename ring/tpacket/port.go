@@ -136,7 +136,7 @@ func (p *Port) receiver(s *sock, i int, group *int) error {
 	if err := s.version(o.Version); err != nil {
 		return err
 	}
-	if err := s.vnet(o.VnetLen); err != nil {
+	if err := s.vnet(min(o.VnetLen, kernelVnet)); err != nil {
 		return err
 	}
 	if err := p.receiveSettings(s); err != nil {

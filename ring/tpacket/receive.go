@@ -28,6 +28,12 @@ type rxBase struct {
 	idle uint32   // Syncs since the last that brought something
 }
 
+// kernelVnet is the virtio-net header that receive sockets ask the kernel for,
+// whatever the ring has: with PACKET_VNET_HDR_SZ of 12 the kernel leaves 12
+// bytes before the frame and writes the header into the last 10 of them
+// (tpacket_rcv, Linux 6.4 to 6.18 at least).
+const kernelVnet = ring.VnetLen
+
 // desc is one received frame as the kernel describes it, read once.
 type desc struct {
 	hdr      uint32 // offset of the header in area
@@ -58,11 +64,15 @@ func (x *rxBase) fill(s *ring.Slot, buf uint32, area []byte, d *desc) bool {
 		s.Flags |= ring.SlotTruncated
 	}
 	if x.vnet != 0 {
-		h := area[off-x.vnet : off]
+		h := area[off-kernelVnet : off]
 		if h[0]&ring.VnetNeedCsum != 0 || h[1] != ring.VnetGSONone {
 			s.Flags |= ring.SlotVnet
 			if h[1] != ring.VnetGSONone {
 				s.Flags |= ring.SlotGSO
+			}
+			if x.vnet != kernelVnet {
+				copy(area[off-x.vnet:], h)
+				clear(area[off-x.vnet+kernelVnet : off])
 			}
 		}
 	}

@@ -106,15 +106,16 @@ func (d *rx2) take(s *ring.Slot, k uint32, area []byte, status uint32) (ok, late
 func (d *rx2) takeLarge(s *ring.Slot, k uint32, area []byte, x *desc) bool {
 	i := d.free[len(d.free)-1]
 	buf := d.large[int(i)*largeLen:][:largeLen:largeLen]
-	n, e := d.sock.receive(buf[largeReserve-d.vnet:])
-	if e != 0 || uint32(n) < d.vnet+ethHdr {
+	head := min(d.vnet, kernelVnet)
+	n, e := d.sock.receive(buf[largeReserve-head:])
+	if e != 0 || uint32(n) < head+ethHdr {
 		return d.fill(s, k, area, x) // what there is of it, marked truncated
 	}
 	d.free = d.free[:len(d.free)-1]
 	d.big[k] = 1 + i
 	y := *x
 	y.hdr, y.hdrLen = 0, 0
-	y.mac, y.snap = largeReserve, uint32(n)-d.vnet
+	y.mac, y.snap = largeReserve, uint32(n)-head
 	if !d.fill(s, uint32(len(d.big))+i, buf, &y) {
 		return false
 	}
