@@ -20,11 +20,28 @@
 // # Flows
 //
 // A flow is a bucket of a table that each worker has, found by a seeded hash.
-// A bucket that is new goes to the member that rendezvous hashing gives, or the
-// next one in its order if that member has more than its share already
+// A bucket that is new gets a home: the member that rendezvous hashing gives,
+// or the next one in its order if that one has more than its share already
 // (consistent hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam,
-// 2016), and that is its home. When the home's link goes down, its buckets,
-// and no others, go to the members that are next; when it is back they return,
-// each as soon as nothing of it can be overtaken: its present member's queue
-// has drained or the flow has been silent for the flowlet gap.
+// 2016). Links that are down are no reason to choose another home. When the
+// home's link is down, its buckets, and no others, go to the members that are
+// next, by the same rule; when it comes up they return, each as soon as nothing
+// of it can be overtaken: its present member's queue has drained or the flow
+// has been silent for the flowlet gap. A flow whose queue never drains stays
+// where it is. Failover returns to the primary in the same way, all at once.
+//
+// # Wiring
+//
+// Whoever watches the links calls [Group.SetLink] on each change (and once for
+// each member at the start: all are down before), and [Group.Tick] when either
+// said so. Members' egresses tell their backlog by [Pender]. On receive, ask
+// [Group.Accepts] once per batch.
+//
+// # Limits
+//
+// At most [MaxMembers] members. A worker tells 16,384 flows apart; more share
+// buckets and move together. A member that pushes back holds up the frames for
+// the others behind it: let members drop if that is not wanted. A stride counts
+// a segmentation super-frame as one frame; a stride in bytes counts all of it.
+// The sequence of roundrobin is 32 bits: its phase jumps once in 2^32 frames.
 package lagg
