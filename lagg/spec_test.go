@@ -10,10 +10,12 @@ func TestParseSpec(t *testing.T) {
 		"eth1+eth2":      "lagg:eth1+eth2@lagg:proto=failover",
 		"lagg:eth1+eth2": "lagg:eth1+eth2@lagg:proto=failover",
 		"eth2+eth3@lagg:proto=loadbalance,hash=l3+l4,seed=5,symmetric=on,weights=3+1": "lagg:eth2+eth3@lagg:proto=loadbalance,hash=l3+l4,seed=5,symmetric=on,weights=3+1",
-		"a+b@lagg:proto=roundrobin,stride=32":                                         "lagg:a+b@lagg:proto=roundrobin,stride=32",
-		"a+b@lagg:proto=roundrobin,stride_bytes=65536":                                "lagg:a+b@lagg:proto=roundrobin,stride-bytes=65536",
-		"a+b@lagg:primary=b,rx-all=on,holddown=1s,holddown-max=3s":                    "lagg:a+b@lagg:proto=failover,holddown=1s,holddown-max=3s,primary=b,rx-all=on",
-		"a+b@lagg:holddown=0s":                                                        "lagg:a+b@lagg:proto=failover,holddown=0s",
+		"a+b@lagg:proto=loadbalance,symmetric=1,inner=0":                              "lagg:a+b@lagg:proto=loadbalance,symmetric=on",
+		"a+b@lagg:flowlet=5ms":                                     "lagg:a+b@lagg:proto=failover,flowlet=5ms",
+		"a+b@lagg:proto=roundrobin,stride=32":                      "lagg:a+b@lagg:proto=roundrobin,stride=32",
+		"a+b@lagg:proto=roundrobin,stride_bytes=65536":             "lagg:a+b@lagg:proto=roundrobin,stride-bytes=65536",
+		"a+b@lagg:primary=b,rx-all=on,holddown=1s,holddown-max=3s": "lagg:a+b@lagg:proto=failover,holddown=1s,holddown-max=3s,primary=b,rx-all=on",
+		"a+b@lagg:holddown=0s":                                     "lagg:a+b@lagg:proto=failover,holddown=0s",
 	} {
 		sp, err := ParseSpec(in)
 		if err != nil {
@@ -32,7 +34,9 @@ func TestParseSpec(t *testing.T) {
 		"", "lagg:", "a+", "a+a", "a b", "a+b@foo", "a+b@lagg:", "a+b@lagg:proto", "a+b@lagg:proto=x", "a+b@lagg:stride=0",
 		"a+b@lagg:proto=roundrobin,stride=1,stride-bytes=99", "a+b@lagg:stride=3", "a+b@lagg:proto=loadbalance,hash=l5",
 		"a+b@lagg:proto=loadbalance,weights=1", "a+b@lagg:primary=c", "a+b@lagg:proto=broadcast,proto=broadcast", "a+b@lagg:seed=07",
-		"a+b@lagg:nosuch=1", "a+b@lagg:proto=loadbalance,flowlet=1us", "a+b@lagg:holddown=5s,holddown-max=1s", "a+b@lagg:proto=loadbalance,flowid-shift=32",
+		"a+b@lagg:nosuch=1", "a+b@lagg:proto=loadbalance,flowlet=1us", "a+b@lagg:holddown=5s,holddown-max=1s", "a+b@lagg:proto=loadbalance,flowid=on,flowid-shift=32",
+		"a+b@lagg:proto=loadbalance,flowid-shift=3", "a+b@lagg:proto=roundrobin,stride-bytes=1000", "a+b@lagg:proto=roundrobin,flowlet=5ms",
+		"a+b@lagg:rx-all=yes", "a+b@tpacket:version=2",
 	} {
 		if sp, err := ParseSpec(bad); err == nil {
 			t.Errorf("%q accepted: %v", bad, sp)

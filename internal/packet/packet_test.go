@@ -225,6 +225,7 @@ func TestParseGopacket(t *testing.T) {
 				t.Errorf("%s: %+v, gopacket has %+v", name, p, l)
 			}
 		case nil:
+			// 48: an IPv6 header with a fragment header.
 			if p.HasPorts && p.Fragment == Whole && p.L4-p.L3 != 48 {
 				t.Errorf("%s: %+v, gopacket has no transport layer", name, p)
 			}
