@@ -17,7 +17,9 @@ type Port struct {
 	opts   Options
 	life   *ring.Life
 	wakeFD int
+	handed bool    // its one socket came from outside
 	socks  []*sock // of all rings, receive rings first
+	extra  []*sock // without a ring, for large frames
 	rx, tx []*ring.Ring
 	txs    []*tx
 	regs   []*ring.Region
@@ -79,7 +81,7 @@ func open(name string, fd int, o Options) (p *Port, err error) {
 	if fd < 0 {
 		p.dev, err = netdev.Open(name, !o.NoPromisc)
 	} else {
-		p.socks = append(p.socks, &sock{fd: fd})
+		p.socks, p.handed = append(p.socks, &sock{fd: fd}), true
 		p.dev, err = netdev.OpenFD(name, fd)
 	}
 	if err != nil {
@@ -292,6 +294,32 @@ func (p *Port) transmitter(s *sock, i int) error {
 	return p.addTransmitter(s, i)
 }
 
+// past opens a second socket for large frames where those are better not sent
+// from the ring: with super-frames (so with the virtio-net header), on a device
+// without a queue, which is to say without hardware.
+func (p *Port) past() (func([]byte) unix.Errno, error) {
+	o := &p.opts
+	if o.VnetLen == 0 || p.handed || netdev.Qdisc(p.dev.Index) != "noqueue" {
+		return nil, nil
+	}
+	s, err := openSock()
+	if err != nil {
+		return nil, err
+	}
+	p.extra = append(p.extra, s)
+	if err := s.vnet(o.VnetLen); err != nil {
+		return nil, err
+	}
+	if o.QdiscBypass {
+		if err := s.set(unix.PACKET_QDISC_BYPASS, 1, "PACKET_QDISC_BYPASS", "3.14"); err != nil {
+			return nil, err
+		}
+	}
+	s.buffer(unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, 16<<20)
+	fd := s.fd
+	return func(frame []byte) unix.Errno { return send(fd, frame) }, s.bind(p.dev.Index, 0)
+}
+
 func (p *Port) addTransmitter(s *sock, i int) error {
 	o := &p.opts
 	region, err := ring.NewRegion(s.mem, s.geo.FrameSize)
@@ -299,6 +327,10 @@ func (p *Port) addTransmitter(s *sock, i int) error {
 		return err
 	}
 	d := newTx(s, p.dev, s.mem, s.geo, o.VnetLen)
+	d.most = uint32(p.dev.MTU + ethHdr)
+	if d.direct, err = p.past(); err != nil {
+		return fmt.Errorf("socket for large frames: %w", err)
+	}
 	r, err := ring.New(ring.Config{Port: p.dev.Name, Index: i, Dir: ring.TX, Slots: s.geo.Frames, Region: region,
 		Life: p.life, Driver: d, VnetLen: o.VnetLen, Offset: txOffset + o.VnetLen,
 		MaxFrame: min(p.dev.MTU+ethHdr+vlanTag, ring.MaxFrame), FD: s.fd, WakeFD: p.wakeFD})
@@ -358,7 +390,7 @@ func (p *Port) cleanup() error {
 	for _, g := range p.regs {
 		g.Forget()
 	}
-	for _, s := range p.socks {
+	for _, s := range append(p.socks, p.extra...) {
 		errs = append(errs, s.close())
 	}
 	if p.wakeFD >= 0 {

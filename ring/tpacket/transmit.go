@@ -36,11 +36,26 @@ type tx struct {
 	vnet  uint32
 	mask  uint32
 
-	lens   []uint32                        // of each handed over slot: bytes of its frame, and risky
+	direct func(frame []byte) unix.Errno   // sends one frame past the ring, nil where that does not pay
+	most   uint32                          // bytes of the largest complete frame that goes past the ring: beyond the MTU the socket refuses some tags
+	lens   []uint32                        // of each handed over slot: bytes of its frame, and its marks
 	unsent uint32                          // first slot that the kernel has not begun to send
 	begun  bool                            // unsent is set
 	done   struct{ refused, bytes uint64 } // refused since the last complete
 }
+
+// sent marks the length of a frame that went out past the ring; its place in
+// the ring is passed over.
+const sent = 1 << 30
+
+// lenMask is what remains of a length without its marks.
+const lenMask = sent - 1
+
+// directMin is the size from which a frame goes past the ring where direct is
+// set. The ring lends its pages to the packet; a device without hardware, which
+// hands the packet to a local receiver, has to copy them then, on top of what it
+// does for a packet of its own.
+const directMin = 4096
 
 // risky marks the length of a frame with a virtio-net header of somebody
 // else's making, which the kernel may refuse.
@@ -95,10 +110,34 @@ func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
 		default:
 			d.lens[k&d.mask] |= risky
 		}
-		binary.NativeEndian.PutUint32(frame[4:], n+d.vnet) // tp_len
+		size := n + d.vnet
+		if d.direct != nil && n >= directMin && (flags&ring.SlotGSO != 0 || n <= d.most) && d.past(r, k, frame[txOffset:off+n]) {
+			size = 0 // no frame has this length: the kernel passes it over
+		}
+		binary.NativeEndian.PutUint32(frame[4:], size) // tp_len
 		word(frame, 0).Store(unix.TP_STATUS_SEND_REQUEST)
 	}
 	return to, nil
+}
+
+// past sends the frame of slot k past the ring, after everything before it; it
+// reports false if that cannot be done now.
+func (d *tx) past(r *ring.Ring, k uint32, frame []byte) bool {
+	if d.unsent != k && (d.kick(r, k) != nil || d.unsent != k) {
+		return false
+	}
+	r.Stats.Doorbells.Add(1)
+	switch d.direct(frame) {
+	case 0:
+		d.lens[k&d.mask] |= sent
+	case unix.EINVAL, unix.EMSGSIZE: // this frame's own fault
+		d.lens[k&d.mask] |= sent
+		d.done.refused++
+		d.done.bytes += uint64(d.lens[k&d.mask] & lenMask)
+	default:
+		return false // the ring finds out what is wrong
+	}
+	return true
 }
 
 // plainHeader writes the virtio-net header of a frame that needs nothing done.
@@ -116,7 +155,9 @@ func (d *tx) kick(r *ring.Ring, accepted uint32) error {
 	took, e := d.bell.doorbell()
 	first, sum := d.unsent, uint64(0)
 	for d.unsent != accepted && d.status(d.unsent)&unix.TP_STATUS_SEND_REQUEST == 0 {
-		sum += uint64(d.lens[d.unsent&d.mask] &^ risky)
+		if l := d.lens[d.unsent&d.mask]; l&sent == 0 {
+			sum += uint64(l & lenMask)
+		}
 		d.unsent++
 	}
 	if e == 0 && uint64(took) < sum {
@@ -133,15 +174,15 @@ func (d *tx) refused(from, to uint32, missing uint64) {
 	left := missing
 	for _, bit := range []uint32{risky, 0} {
 		for k := from; k != to && left != 0; k++ {
-			if l := d.lens[k&d.mask]; l&risky == bit && uint64(l&^risky) == left {
+			if l := d.lens[k&d.mask]; l&(risky|sent) == bit && uint64(l&lenMask) == left {
 				d.done.refused++
 				return
 			}
 		}
 		for k := from; k != to && left != 0; k++ {
-			if l := d.lens[k&d.mask]; l&risky == bit {
+			if l := d.lens[k&d.mask]; l&(risky|sent) == bit {
 				d.done.refused++
-				left -= min(left, uint64(l&^risky))
+				left -= min(left, uint64(l&lenMask))
 			}
 		}
 	}
@@ -178,7 +219,7 @@ func (d *tx) complete(r *ring.Ring, tail uint32) uint32 {
 			break
 		}
 		packets++
-		bytes += uint64(d.lens[oldest&d.mask] &^ risky)
+		bytes += uint64(d.lens[oldest&d.mask] & lenMask)
 		*r.Slot(oldest) = ring.Slot{Buf: oldest & d.mask, Off: txOffset + d.vnet}
 		tail++
 	}
