@@ -31,7 +31,7 @@ func optionRules(name string) (optionRule, bool) {
 			"host-rings": noHostRings, "host-tx-rings": noHostRings, "host-rx-rings": noHostRings,
 		}}, true
 	case "share":
-		return optionRule{kinds: any, deflt: "port", keys: map[string]func(string) error{"port": portName}}, true
+		return optionRule{refused: "give the ports that shall share memory the same id, as @1"}, true
 	case "tpacket":
 		return optionRule{kinds: []Kind{KindNetmap, KindLagg}, keys: map[string]func(string) error{
 			"version": oneOf("2", "3"), "block-size": intIn(4096, 1<<26),
@@ -73,7 +73,7 @@ func (p *PortSpec) option(s string) (string, error) {
 	rule, ok := optionRules(name)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("unknown option %q: there are conf, share, tpacket, xdp, lagg and vale", name)
+		return "", fmt.Errorf("unknown option %q: there are conf, tpacket, xdp, lagg and vale", name)
 	case rule.refused != "":
 		return "", fmt.Errorf("option %s: %s", name, rule.refused)
 	case !slices.Contains(rule.kinds, p.Kind):
@@ -176,9 +176,4 @@ func oneOf(words ...string) func(string) error {
 
 func noHostRings(string) error {
 	return errors.New("there are no host rings: the host's stack keeps receiving what the interface does")
-}
-
-func portName(s string) error {
-	_, err := ParsePort(s)
-	return err
 }

@@ -48,7 +48,6 @@ func TestParsePort(t *testing.T) {
 		// options
 		"netmap:eth0@conf:rings=4,slots=1024": {Name: "eth0", Options: kv("conf", "rings", "4", "slots", "1024")},
 		"netmap:eth0@conf:tx_slots=8":         {Name: "eth0", Options: kv("conf", "tx-slots", "8")},
-		"netmap:eth0@share=netmap:eth1":       {Name: "eth0", Options: kv("share", "port", "netmap:eth1")},
 		"eth0@tpacket:version=2,vnet=off":     {Name: "eth0", Options: kv("tpacket", "version", "2", "vnet", "off")},
 		"xdp:eth0@xdp:mode=native":            {Kind: KindXDP, Name: "eth0", Options: kv("xdp", "mode", "native")},
 		"lagg:a+b@lagg:proto=roundrobin":      {Kind: KindLagg, Name: "a+b", Options: kv("lagg", "proto", "roundrobin")},
@@ -108,7 +107,7 @@ func TestParsePortRefuses(t *testing.T) {
 		"netmap:eth0@conf=4":   "no default key",
 		"netmap:e@conf:foo=1":  "unknown key",
 		"netmap:e@conf:rings":  "key=value",
-		"netmap:e@share:":      "no settings",
+		"netmap:e@share=eth1":  "same id",
 		"netmap:e@@x":          "empty option",
 		"netmap:e@offset=128":  "the driver's",
 		"netmap:e@extmem=/f":   "not offered",
@@ -133,7 +132,6 @@ func TestParsePortRefuses(t *testing.T) {
 		"netmap:e@conf:slots=3":              "power of two",
 		"netmap:e@conf:rings=70000":          "from 1 to",
 		"netmap:e@conf:host-rings=1":         "no host rings",
-		"netmap:e@share=nosuch:x":            "unknown prefix",
 		"netmap:e@conf:slots=8@conf:rings=1": "twice",
 		"netmap:" + strings.Repeat("x", 64):  "at most",
 	} {
