@@ -3,10 +3,6 @@ package nm
 import (
 	"errors"
 	"fmt"
-	"strconv"
-
-	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/ring/mem"
@@ -98,29 +94,6 @@ func possible(s *PortSpec) error {
 	return nil
 }
 
-// conf returns a count of the conf option: the direction's own key, or the
-// common one; 0 if neither is there.
-func conf(s *PortSpec, dir, what string) int {
-	o := s.Option("conf")
-	if o == nil {
-		return 0
-	}
-	for _, key := range []string{dir + "-" + what, what} {
-		if v, ok := o.Get(key); ok {
-			n, _ := strconv.Atoi(v) // the parser has checked it
-			return n
-		}
-	}
-	return 0
-}
-
-// set overrides *p by n unless n is 0.
-func set(p *int, n int) {
-	if n != 0 {
-		*p = n
-	}
-}
-
 func (d *Desc) openPipe(o *Options) error {
 	s := &d.spec
 	pool, giveBack, err := o.Space.memory(s.MemID)
@@ -142,140 +115,43 @@ func (d *Desc) openPipe(o *Options) error {
 }
 
 func (d *Desc) openTPACKET(o *Options) error {
-	s, t := &d.spec, o.TPACKET
-	set(&t.RxQueues, conf(s, "rx", "rings"))
-	set(&t.TxQueues, conf(s, "tx", "rings"))
-	set(&t.RxSlots, conf(s, "rx", "slots"))
-	set(&t.TxSlots, conf(s, "tx", "slots"))
-	if opt := s.Option("tpacket"); opt != nil {
-		tpacketOptions(&t, opt)
+	t, err := d.spec.TPACKETOptions(o.TPACKET)
+	if err != nil {
+		return err
 	}
-	if s.Select == OneRing {
-		if t.RxQueues > 1 || t.TxQueues > 1 || t.Filter != nil {
-			return errors.New("one ring (-N) goes neither with several rings nor with a filter")
-		}
-		t.Filter = queueFilter(s.Ring)
-	}
-	switch {
-	case s.Flags&(MonitorRX|MonitorTX) != 0:
-		t.TxQueues = -1
-		t.Outgoing = s.Flags&MonitorTX != 0
-		if s.Flags&MonitorRX == 0 {
-			t.Filter = outgoingFilter()
-		}
-	case s.Flags&RXOnly != 0:
-		t.TxQueues = -1
-	case s.Flags&TXOnly != 0:
-		t.RxQueues = -1
-	}
-	p, err := tpacket.Open(s.Name, t)
+	p, err := tpacket.Open(d.spec.Name, t)
 	if err != nil {
 		return err
 	}
 	d.port = p
 	d.undo = append(d.undo, p.Close)
 	return nil
-}
-
-// tpacketOptions takes over the values of a tpacket option, which the parser
-// has checked.
-func tpacketOptions(t *tpacket.Options, opt *Option) {
-	for _, kv := range opt.Keys {
-		switch kv.Key {
-		case "version":
-			t.Version = tpacket.Version(kv.Value[0] - '0')
-		case "block-size":
-			t.BlockSize, _ = strconv.Atoi(kv.Value)
-		case "fanout":
-			t.Fanout = map[string]tpacket.Fanout{"hash": tpacket.FanoutHash, "lb": tpacket.FanoutLB, "cpu": tpacket.FanoutCPU,
-				"qm": tpacket.FanoutQM, "rollover": tpacket.FanoutRollover}[kv.Value]
-		case "vnet":
-			t.NoVnet = kv.Value == "off"
-		case "bypass":
-			t.QdiscBypass = kv.Value == "on"
-		case "promisc":
-			t.NoPromisc = kv.Value == "off"
-		case "profile":
-			t.Profile = map[string]tpacket.Profile{"throughput": tpacket.Throughput, "latency": tpacket.Latency, "lowmem": tpacket.LowMemory}[kv.Value]
-		}
-	}
-}
-
-// queueFilter admits what arrived on hardware queue n. The kernel records
-// queue n as n+1; frames of devices without queues have 0 and are queue 0's.
-func queueFilter(n int) []bpf.RawInstruction {
-	const keep = 1 << 18
-	prog := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtQueue}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(n + 1), SkipTrue: 1},
-		bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: keep}}
-	if n == 0 {
-		prog = []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtQueue}, bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: 1, SkipTrue: 1},
-			bpf.RetConstant{Val: keep}, bpf.RetConstant{Val: 0}}
-	}
-	raw, _ := bpf.Assemble(prog) // constant instructions always assemble
-	return raw
-}
-
-// outgoingFilter admits what the host sends.
-func outgoingFilter() []bpf.RawInstruction {
-	raw, _ := bpf.Assemble([]bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1}, bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: 1 << 18}})
-	return raw
 }
 
 func (d *Desc) openXDP(o *Options) error {
-	s, x := &d.spec, o.XDP
-	set(&x.Slots, conf(s, "rx", "slots"))
-	if s.Select == OneRing {
-		x.Queues = []int{s.Ring}
+	x, err := d.spec.XDPOptions(o.XDP)
+	if err != nil {
+		return err
 	}
-	x.TXOnly = x.TXOnly || s.Flags&TXOnly != 0
 	m := o.XDPMem
-	if opt := s.Option("xdp"); opt != nil {
-		if err := d.xdpOptions(&x, &m, opt); err != nil {
+	switch {
+	case x.Frames == 0 && x.FrameSize == 0:
+	case m != nil:
+		return errors.New("frames and frame-size go with memory of the port's own, not with shared memory")
+	case x.Frames == 0:
+		return errors.New("frame-size needs frames")
+	default:
+		if m, err = xdp.NewMem(x.Frames, x.FrameSize); err != nil {
 			return err
 		}
+		d.undo = append(d.undo, m.Close)
 	}
-	p, err := xdp.Open(s.Name, m, x)
+	p, err := xdp.Open(d.spec.Name, m, x.Options)
 	if err != nil {
 		return err
 	}
 	d.port = p
 	d.undo = append(d.undo, p.Close)
-	return nil
-}
-
-func (d *Desc) xdpOptions(x *xdp.Options, m **xdp.Mem, opt *Option) error {
-	frames, size := 0, 0
-	for _, kv := range opt.Keys {
-		switch kv.Key {
-		case "mode":
-			x.Attach = map[string]xdp.Attach{"auto": xdp.AttachAuto, "native": xdp.AttachNative, "generic": xdp.AttachGeneric}[kv.Value]
-		case "zerocopy":
-			x.ZeroCopy = map[string]xdp.ZeroCopy{"auto": xdp.ZeroCopyAuto, "force": xdp.ZeroCopyForce, "never": xdp.ZeroCopyNever}[kv.Value]
-		case "multibuf":
-			x.MultiBuffer = kv.Value == "on"
-		case "promisc":
-			x.NoPromisc = kv.Value == "off"
-		case "frames":
-			frames, _ = strconv.Atoi(kv.Value)
-		case "frame-size":
-			size, _ = strconv.Atoi(kv.Value)
-		}
-	}
-	switch {
-	case frames == 0 && size == 0:
-		return nil
-	case *m != nil:
-		return errors.New("frames and frame-size go with memory of the port's own, not with shared memory")
-	case frames == 0:
-		return errors.New("frame-size needs frames")
-	}
-	own, err := xdp.NewMem(frames, size)
-	if err != nil {
-		return err
-	}
-	*m = own
-	d.undo = append(d.undo, own.Close)
 	return nil
 }
 
