@@ -14,17 +14,18 @@ const (
 	// worker, which would be woken for nothing else.
 	sleepCheck = 100 * time.Millisecond
 	// A worker that took more than its share of a tick lets others have the
-	// core for a moment. Two times within contendWindow that another program
-	// used that for contendTime may be no accident: the worker keeps to its
-	// share for strikeHold, and looks again.
-	contendWindow = 50 * time.Millisecond
-	contendTime   = 100 * time.Microsecond
-	strikeHold    = 200 * time.Millisecond
+	// core for a moment. If, contendStrikes times in a row with no more than
+	// contendWindow between them, another program used that for contendTime,
+	// the worker keeps to its share for strikeHold, and looks again.
+	contendStrikes = 4
+	contendWindow  = 15 * time.Millisecond
+	contendTime    = 100 * time.Microsecond
+	strikeHold     = 200 * time.Millisecond
 	// And each censusWindow it counts who had the core. Others that had more
 	// than censusPercent, while it was over its share or held, want more:
 	// it is held for censusHold, until the next count and beyond.
 	censusWindow  = time.Second
-	censusPercent = 10
+	censusPercent = 15
 	censusHold    = 1500 * time.Millisecond
 	// maxNap is how late, at a low HZ, a worker may see that it is to stop.
 	maxNap = 20 * time.Millisecond
@@ -57,6 +58,7 @@ type worker struct {
 	share      int           // percent of it that is ours
 	tickAt     time.Duration // when tickCPU was taken, 0 if it was not
 	tickCPU    time.Duration
+	strikes    int           // in a row
 	strikeAt   time.Duration // the last time that somebody took the core
 	strikeWait time.Duration // how long we had waited then
 	held       time.Duration // until then we keep to our share
@@ -260,6 +262,11 @@ func (w *worker) census(now time.Duration) {
 func (w *worker) strike(now time.Duration) {
 	waited := w.sys.waited()
 	if now-w.strikeAt < contendWindow && waited-w.strikeWait >= contendTime {
+		w.strikes++
+	} else {
+		w.strikes = 1
+	}
+	if w.strikes >= contendStrikes {
 		w.held = max(w.held, now+strikeHold)
 	}
 	w.strikeAt, w.strikeWait = now, waited
