@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/netring/netring/internal/cli"
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/internal/netlab"
 	"github.com/netring/netring/ring"
@@ -57,9 +58,9 @@ Nothing outlives it.`,
 				return fmt.Errorf("demo: %w", err)
 			}
 			if again {
-				return exitCode(code)
+				return cli.ExitCode(code)
 			}
-			return d.run(cmd.Context(), stdout, newLog(stderr, d.verbose))
+			return d.run(cmd.Context(), stdout, cli.NewLog(stderr, d.verbose))
 		},
 	}
 	f := cmd.Flags()
@@ -72,19 +73,14 @@ Nothing outlives it.`,
 	return cmd
 }
 
-// exitCode is the code of a child that has said everything else itself.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
-
 func (d *demoConfig) validate() error {
 	switch {
 	case d.seconds < 0.1 || d.seconds > 3600:
-		return usagef("--seconds %v: must be between 0.1 and 3600", d.seconds)
+		return cli.Usagef("--seconds %v: must be between 0.1 and 3600", d.seconds)
 	case d.rate < 0 || d.rate > 100e6:
-		return usagef("--rate %d: must be between 0 and 100000000", d.rate)
+		return cli.Usagef("--rate %d: must be between 0 and 100000000", d.rate)
 	case d.size < minFrame || d.size > 1514:
-		return usagef("--size %d: must be between %d and 1514", d.size, minFrame)
+		return cli.Usagef("--size %d: must be between %d and 1514", d.size, minFrame)
 	}
 	return nil
 }

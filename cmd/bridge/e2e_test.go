@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/netring/netring/internal/cli"
 	"github.com/netring/netring/internal/netlab"
 )
 
@@ -246,8 +247,8 @@ func TestInterfaceGone(t *testing.T) {
 			f := startFlood(t, r.taps()[0])
 			time.Sleep(100 * time.Millisecond)
 			r.ok(r.NS("dut").Delete(r.port(i)))
-			if code := p.exit(); code != exitFail {
-				t.Errorf("exit code %d, want %d", code, exitFail)
+			if code := p.exit(); code != cli.ExitFail {
+				t.Errorf("exit code %d, want %d", code, cli.ExitFail)
 			}
 			f.end()
 			if s := p.stderr(); !strings.Contains(s, name) || !strings.Contains(s, "gone") {

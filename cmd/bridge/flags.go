@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/netring/netring/internal/cli"
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/poll"
@@ -101,11 +102,11 @@ func (c *config) queueFlags(f *pflag.FlagSet) {
 func (c *config) validate() error {
 	switch {
 	case c.interval < 0 || c.interval > 0 && c.interval < 10*time.Millisecond:
-		return usagef("--interval %v: must be 0 or at least 10ms", c.interval)
+		return cli.Usagef("--interval %v: must be 0 or at least 10ms", c.interval)
 	case c.drain <= 0 || c.drain > time.Minute:
-		return usagef("--drain %v: must be above 0 and at most 1m", c.drain)
+		return cli.Usagef("--drain %v: must be above 0 and at most 1m", c.drain)
 	case c.poll.Workers < 1 || c.poll.Workers > 64:
-		return usagef("--workers %d: must be between 1 and 64", c.poll.Workers)
+		return cli.Usagef("--workers %d: must be between 1 and 64", c.poll.Workers)
 	}
 	for _, v := range []struct {
 		flag  string
@@ -115,7 +116,7 @@ func (c *config) validate() error {
 		{"each-burst", c.poll.EachBurst}, {"reg-frac", c.poll.RegFrac},
 	} {
 		if v.value < 1 {
-			return usagef("--%s %d: must be at least 1", v.flag, v.value)
+			return cli.Usagef("--%s %d: must be at least 1", v.flag, v.value)
 		}
 	}
 	for _, v := range []struct {
@@ -132,7 +133,7 @@ func (c *config) validate() error {
 		{"full", c.full, []string{"drop", "backpressure"}},
 	} {
 		if !slices.Contains(v.allowed, v.value) {
-			return usagef("--%s %q: must be %s", v.flag, v.value, strings.Join(v.allowed, " or "))
+			return cli.Usagef("--%s %q: must be %s", v.flag, v.value, strings.Join(v.allowed, " or "))
 		}
 	}
 	if err := c.parse(); err != nil {
@@ -155,16 +156,16 @@ func (c *config) parse() (err error) {
 		return err
 	}
 	if n := len(c.poll.CPUs); n != 0 && n != c.poll.Workers {
-		return usagef("--cpu names %d CPUs for %d workers: name one for each, or set --workers %d", n, c.poll.Workers, n)
+		return cli.Usagef("--cpu names %d CPUs for %d workers: name one for each, or set --workers %d", n, c.poll.Workers, n)
 	}
 	if c.poll.Mode, err = poll.ParseMode(c.mode); err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	if err := c.poll.Validate(); err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	if c.queue.Full, err = sched.ParseFull(c.full); err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	c.queue.Rule = sched.Refuse
 	if c.rule == sched.Evict.String() {
@@ -181,7 +182,7 @@ func (c *config) parse() (err error) {
 	check := c.queue
 	check.Clock = new(sched.Clock) // the bridge has its own
 	if err := check.Validate(); err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	return nil
 }
@@ -204,7 +205,7 @@ func parsePort(arg string) (portSpec, error) {
 	}
 	spec, err := lagg.ParseSpec(arg)
 	if err != nil {
-		return portSpec{}, &usageError{err}
+		return portSpec{}, &cli.UsageError{Err: err}
 	}
 	name, _, _ := strings.Cut(arg, "@")
 	return portSpec{name: name, links: spec.Members, group: &spec.Options}, nil
@@ -212,13 +213,13 @@ func parsePort(arg string) (portSpec, error) {
 
 func (c *config) validateInterfaces() error {
 	if len(c.interfaces) < 2 {
-		return usagef("%d interfaces: name at least two, such as -i eth1 -i eth2 (or try: bridge demo)", len(c.interfaces))
+		return cli.Usagef("%d interfaces: name at least two, such as -i eth1 -i eth2 (or try: bridge demo)", len(c.interfaces))
 	}
 	seen := map[string]bool{}
 	for _, p := range c.ports {
 		for _, name := range p.links {
 			if seen[name] {
-				return usagef("interface %s is given twice: a port joined to itself would loop; name two different ones", name)
+				return cli.Usagef("interface %s is given twice: a port joined to itself would loop; name two different ones", name)
 			}
 			seen[name] = true
 		}
@@ -243,10 +244,10 @@ func (c *config) links() (names []string) {
 func checkInterface(name string) error {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
-		return usagef("interface %q does not exist: this machine has %s", name, interfaceNames())
+		return cli.Usagef("interface %q does not exist: this machine has %s", name, interfaceNames())
 	}
 	if ifi.Flags&net.FlagLoopback != 0 {
-		return usagef("interface %s is the loopback: what is sent there comes back; use a veth pair or a real port", name)
+		return cli.Usagef("interface %s is the loopback: what is sent there comes back; use a veth pair or a real port", name)
 	}
 	return nil
 }
@@ -278,10 +279,10 @@ func parseCPUs(s string) ([]int, error) {
 	for _, f := range strings.Split(s, ",") {
 		n, err := strconv.Atoi(f)
 		if err != nil || n < 0 || n > 1023 {
-			return nil, &usageError{fmt.Errorf("--cpu %q: %w", s, errCPU)}
+			return nil, &cli.UsageError{Err: fmt.Errorf("--cpu %q: %w", s, errCPU)}
 		}
 		if slices.Contains(cpus, n) {
-			return nil, usagef("--cpu %q: CPU %d is named twice", s, n)
+			return nil, cli.Usagef("--cpu %q: CPU %d is named twice", s, n)
 		}
 		cpus = append(cpus, n)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/netring/netring/internal/cli"
 	"github.com/netring/netring/internal/netlab"
 )
 
@@ -171,7 +172,7 @@ func (p *proc) stop() *report {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
 	}
-	if code := p.exit(); code != exitOK {
+	if code := p.exit(); code != cli.ExitOK {
 		p.t.Fatalf("exit code %d\n%s", code, p.stderr())
 	}
 	return p.final()

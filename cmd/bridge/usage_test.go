@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/netring/netring/internal/cli"
 )
 
 // Every mistake on the command line ends with 2, says what is wrong and what
@@ -52,8 +54,8 @@ func TestUsageErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			args := strings.Fields(tc.args)
 			var out, errs bytes.Buffer
-			if code := run(args, &out, &errs); code != exitUsage {
-				t.Errorf("bridge %s: exit %d, want %d", tc.args, code, exitUsage)
+			if code := run(args, &out, &errs); code != cli.ExitUsage {
+				t.Errorf("bridge %s: exit %d, want %d", tc.args, code, cli.ExitUsage)
 			}
 			for _, w := range tc.want {
 				if !strings.Contains(errs.String(), w) {
@@ -72,7 +74,7 @@ func TestHelpAndVersion(t *testing.T) {
 		"-h": "--interface", "--help": "bridge demo", "--version": "bridge ", "demo -h": "--seconds",
 	} {
 		var out, errs bytes.Buffer
-		if code := run(strings.Fields(args), &out, &errs); code != exitOK {
+		if code := run(strings.Fields(args), &out, &errs); code != cli.ExitOK {
 			t.Errorf("bridge %s: exit %d", args, code)
 		}
 		if !strings.Contains(out.String(), want) || errs.Len() != 0 {
