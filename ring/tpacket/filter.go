@@ -2,6 +2,7 @@ package tpacket
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/bpf"
@@ -21,8 +22,8 @@ func ParseFilter(text string) ([]bpf.RawInstruction, error) {
 	if len(lines) == 0 {
 		return nil, fmt.Errorf("filter: empty: give the output of tcpdump -ddd")
 	}
-	var n int
-	if _, err := fmt.Sscanf(strings.TrimSpace(lines[0]), "%d", &n); err != nil || n < 1 || n > 4096 || n != len(lines)-1 {
+	n, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || n < 1 || n > 4096 || n != len(lines)-1 {
 		return nil, fmt.Errorf("filter: first line %q: must be the number of the %d instructions that follow", lines[0], len(lines)-1)
 	}
 	prog := make([]bpf.RawInstruction, n)
