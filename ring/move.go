@@ -32,7 +32,7 @@ func Move(dst, src *Ring, n int) int {
 		case k == 1:
 			used, cause = dst.swapOne(src, src.Head)
 		default:
-			if dst.multi && dst.tail-dst.Head < k {
+			if dst.multi && dst.tail-dst.Head < k && k <= uint32(len(dst.slots)) {
 				k = 0 // wait for room
 				break
 			}
@@ -68,7 +68,7 @@ func Copy(dst, src *Ring, k uint32) bool {
 	if c == 0 {
 		return true
 	}
-	if room := dst.tail - dst.Head; room == 0 || dst.multi && room < c {
+	if room := dst.tail - dst.Head; room == 0 || dst.multi && room < c && c <= uint32(len(dst.slots)) {
 		return false
 	}
 	var used uint32
@@ -130,7 +130,7 @@ func (r *Ring) fits(n uint32, f SlotFlags) (Cause, bool) {
 			return DropOffload, false
 		}
 	}
-	if n > r.maxFrame && f&SlotGSO == 0 {
+	if n > r.maxFrame && !f.super() {
 		return DropOversize, false
 	}
 	return 0, true
@@ -179,13 +179,17 @@ func (dst *Ring) swapOne(src *Ring, k uint32) (used uint32, cause Cause) {
 	if c, ok := dst.fits(s.Len, s.Flags); !ok {
 		return 0, c
 	}
-	if !src.region.Holds(s, int(src.vnet)) {
-		return 0, DropMalformed
+	before := 0
+	if s.Flags&SlotVnet != 0 {
+		if src.vnet != dst.vnet {
+			// The headers differ in length: what lies before the frame must
+			// be written anew for dst.
+			return dst.copyOne(src, k)
+		}
+		before = int(src.vnet)
 	}
-	if s.Flags&SlotVnet != 0 && src.vnet != dst.vnet {
-		// The headers differ in length: what lies before the frame must be
-		// written anew for dst.
-		return dst.copyOne(src, k)
+	if !src.region.Holds(s, before) {
+		return 0, DropMalformed
 	}
 	s.Buf, d.Buf = d.Buf, s.Buf
 	d.Off, d.Len = s.Off, s.Len
@@ -206,8 +210,11 @@ func (dst *Ring) moveChain(src *Ring, start, k uint32, swap bool) (used uint32, 
 		total += uint64(s.Len)
 	}
 	first := &src.slots[start&src.mask]
-	if total > uint64(dst.maxFrame) && !dst.multi && first.Flags&SlotGSO == 0 || total > MaxFrame {
+	if total > uint64(dst.maxFrame) && !dst.multi && !first.Flags.super() || total > MaxFrame {
 		return 0, DropOversize
+	}
+	if dst.multi && k > uint32(len(dst.slots)) {
+		return 0, DropOversize // there will never be room
 	}
 	if c, ok := dst.fits(0, first.Flags); !ok {
 		return 0, c

@@ -121,6 +121,10 @@ func (r *Ring) Seed(start uint32) {
 // program's to read or write.
 func (r *Ring) Slot(k uint32) *Slot { return &r.slots[k&r.mask] }
 
+// Slots returns all slots, that of cursor k at k&(Len-1); for drivers that go
+// over many at once.
+func (r *Ring) Slots() []Slot { return r.slots }
+
 // Frame returns the bytes of slot k's frame; nil if the slot names memory
 // outside of its buffer, or the port is closed.
 func (r *Ring) Frame(k uint32) []byte { return r.region.Frame(&r.slots[k&r.mask]) }
@@ -167,7 +171,7 @@ func (r *Ring) SetVnet(k uint32, v *Vnet) bool {
 		return false
 	}
 	v.Encode(b[:r.vnet])
-	s.Flags |= SlotVnet
+	s.Flags = s.Flags&^SlotGSO | SlotVnet
 	if v.GSOType != VnetGSONone {
 		s.Flags |= SlotGSO
 	}

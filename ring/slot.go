@@ -51,6 +51,9 @@ const (
 	SlotOutgoing
 )
 
+// super reports whether the flags are a super-frame's, which no MaxFrame bounds.
+func (f SlotFlags) super() bool { return f&(SlotVnet|SlotGSO) == SlotVnet|SlotGSO }
+
 // slotCarried are the flags that travel with a frame from ring to ring.
 const slotCarried = SlotMoreFrag | SlotVnet | SlotGSO | SlotTruncated | SlotVLAN |
 	SlotMulticast | SlotBroadcast | SlotOtherHost

@@ -17,6 +17,8 @@ const line = 128
 //
 //	reclaimed ≤ released ≤ got ≤ sent ≤ accepted ≤ reclaimed + n
 //
+// (once the receiver is closed and the rest abandoned, reclaimed = accepted)
+//
 //	[reclaimed, released)  given back by the receiver, not taken by the sender yet
 //	[released, got)        in the receiver's slots; wire keeps what it put there
 //	[got, sent)            published
@@ -121,37 +123,80 @@ func (l *link) begin(r *ring.Ring, from uint32) {
 	}
 }
 
+// lenAndPart masks a slot's length and, above, [ring.SlotMoreFrag], so that one
+// addition sums both up. maxBuf and maxRun keep the lengths of a run below 2^32.
+const (
+	lenAndPart = 1<<32 - 1 | uint64(ring.SlotMoreFrag)<<32
+	maxBuf     = 1 << 18
+	maxRun     = 1 << 13
+)
+
+// run is the longest run of slots from cursor a of one ring of n slots and b of
+// another that does not wrap in either, at most left
+// and maxRun.
+func run(n, a, b, left uint32) uint32 {
+	return min(left, maxRun, n-a&(n-1), n-b&(n-1))
+}
+
 // accept takes over the slots [from, to), up to the first bad one.
 func (l *link) accept(r *ring.Ring, from, to uint32) (accepted uint32, err error) {
-	wire, holder, mask := l.wire, l.holder, uint32(len(l.wire)-1)
-	stride, vnet := uint64(l.stride), l.vnet
-	w, whole := l.accepted, l.whole
-	k := from
-	for ; k != to; k++ {
-		s := *r.Slot(k)
-		if uint64(s.Buf) >= uint64(len(holder)) || holder[s.Buf] < taken || uint64(s.Off)+uint64(s.Len) > stride {
-			err = l.refuse(r, k, l.wire[w&mask].Buf, l.tx.id)
-			break
-		}
-		if s.Flags&(ring.SlotVnet|ring.SlotMoreFrag) != 0 {
-			if s.Flags&ring.SlotVnet != 0 && (s.Off < vnet || vnet == 0) {
-				err = fmt.Errorf("%w: slot %d: no virtio-net header before offset %d", ring.ErrSlot, k, s.Off)
-				break
+	slots, n := r.Slots(), uint32(len(l.wire))
+	for k := from; k != to; {
+		i, j, m := k&(n-1), l.accepted&(n-1), run(n, k, l.accepted, to-k)
+		done, odd := l.acceptRun(slots[i:i+m], l.wire[j:j+m])
+		k += done
+		l.accepted += done
+		if odd {
+			if err := l.acceptOdd(r, k); err != nil {
+				return k, err
 			}
-			if s.Flags&ring.SlotMoreFrag != 0 && w-whole == mask {
-				err = fmt.Errorf("%w: a frame of more slots than the ring's %d", ring.ErrTooLarge, len(wire))
-				break
-			}
-		}
-		holder[s.Buf] = lent
-		wire[w&mask] = s
-		w++
-		if s.Flags&ring.SlotMoreFrag == 0 {
-			whole = w
+			k++
 		}
 	}
-	l.accepted, l.whole = w, whole
-	return k, err
+	return to, nil
+}
+
+// acceptRun takes over ordinary slots: it stops at the first odd one, which is bad or
+// has flags that ask for a closer look.
+func (l *link) acceptRun(slots, wire []ring.Slot) (done uint32, odd bool) {
+	holder, stride := l.holder, uint64(l.stride)
+	n := len(slots)
+	for i := range slots {
+		s := &slots[i]
+		b := s.Buf
+		if uint64(b) >= uint64(len(holder)) || holder[b] < taken || uint64(s.Off)+uint64(s.Len) > stride ||
+			s.Flags&(ring.SlotVnet|ring.SlotMoreFrag) != 0 {
+			n, odd = i, true
+			break
+		}
+		holder[b] = lent
+	}
+	copy(wire[:n], slots)
+	if n != 0 {
+		// Each is a frame, or the end of one.
+		l.whole = l.accepted + uint32(n)
+	}
+	return uint32(n), odd
+}
+
+// acceptOdd looks closely at slot k and takes it over unless it is bad.
+func (l *link) acceptOdd(r *ring.Ring, k uint32) error {
+	s, w := r.Slot(k), &l.wire[l.accepted&uint32(len(l.wire)-1)]
+	switch {
+	case !l.pool.owned(s.Buf) || uint64(s.Off)+uint64(s.Len) > uint64(l.stride):
+		return l.refuse(r, k, w.Buf, l.tx.id)
+	case s.Flags&ring.SlotVnet != 0 && (s.Off < l.vnet || l.vnet == 0):
+		return fmt.Errorf("%w: slot %d: no virtio-net header before offset %d", ring.ErrSlot, k, s.Off)
+	case s.Flags&ring.SlotMoreFrag != 0 && l.accepted-l.whole == uint32(len(l.wire)-1):
+		return fmt.Errorf("%w: a frame of more slots than the ring's %d", ring.ErrTooLarge, len(l.wire))
+	}
+	l.holder[s.Buf] = lent
+	*w = *s
+	l.accepted++
+	if s.Flags&ring.SlotMoreFrag == 0 {
+		l.whole = l.accepted
+	}
+	return nil
 }
 
 // refuse is the error of a slot that does not describe memory of the
@@ -164,22 +209,36 @@ func (l *link) refuse(r *ring.Ring, k, was, id uint32) error {
 	return fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d", ring.ErrSlot, k, s.Buf, s.Off, s.Len)
 }
 
+// idle reports whether nothing is under way. After [link.abandon] reclaimed is
+// ahead of released, so that this must be asked before one is compared with the
+// other.
+func (l *link) idle() bool { return l.reclaimed == l.accepted }
+
 // reclaim gives the sender the slots up to released and counts their frames as
 // sent; it returns the new tail.
 func (l *link) reclaim(r *ring.Ring, released uint32) (tail uint32) {
-	wire, holder, mask, id := l.wire, l.holder, uint32(len(l.wire)-1), l.tx.id
+	slots, holder, n, id := r.Slots(), l.holder, uint32(len(l.wire)), l.tx.id
 	tail = r.Tail()
-	if l.reclaimed == released {
+	if l.reclaimed == released || l.idle() {
 		return tail
 	}
 	var packets, bytes uint64
-	for w := l.reclaimed; w != released; w++ {
-		d := &wire[w&mask]
-		holder[d.Buf] = id
-		r.Slot(tail).Buf = d.Buf
-		tail++
-		bytes += uint64(d.Len)
-		packets += uint64(^d.Flags & ring.SlotMoreFrag)
+	for w := l.reclaimed; w != released; {
+		i, j, m := tail&(n-1), w&(n-1), run(n, tail, w, released-w)
+		to, from := slots[i:i+m], l.wire[j:j+m]
+		to = to[:len(from)]
+		sum := uint64(0)
+		for i := range from {
+			d := &from[i]
+			b := d.Buf
+			sum += (uint64(d.Len) | uint64(d.Flags)<<32) & lenAndPart
+			to[i].Buf = b
+			holder[b] = id
+		}
+		bytes += uint64(uint32(sum))
+		packets += uint64(m) - sum>>32
+		tail += m
+		w += m
 	}
 	l.reclaimed = released
 	r.Stats.Packets.Add(packets)
@@ -203,6 +262,9 @@ func (l *link) abandon(r *ring.Ring, tail uint32) uint32 {
 // settle does the accounts of a sender that is closed, whose slots get nothing
 // any more.
 func (l *link) settle(released uint32) {
+	if l.idle() {
+		return
+	}
 	var packets, bytes uint64
 	for w := l.reclaimed; w != released; w++ {
 		d := &l.wire[w&uint32(len(l.wire)-1)]
@@ -260,17 +322,16 @@ func (l receiver) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, er
 
 // release takes back the slots [from, to), up to the first bad one.
 func (l *link) release(r *ring.Ring, from, to uint32) (accepted uint32, err error) {
-	wire, holder, mask := l.wire, l.holder, uint32(len(l.wire)-1)
+	slots, n := r.Slots(), uint32(len(l.wire))
 	w, k := l.back, from
-	for ; k != to; k++ {
-		b, d := r.Slot(k).Buf, &wire[w&mask]
-		if uint64(b) >= uint64(len(holder)) || holder[b] < taken {
-			err = l.refuse(r, k, d.Buf, l.rx.id)
+	for k != to {
+		i, j, m := k&(n-1), w&(n-1), run(n, k, w, to-k)
+		done := l.releaseRun(slots[i:i+m], l.wire[j:j+m])
+		k, w = k+done, w+done
+		if done != m {
+			err = l.refuse(r, k, l.wire[w&(n-1)].Buf, l.rx.id)
 			break
 		}
-		holder[b] = lent
-		d.Buf = b
-		w++
 	}
 	if w != l.back {
 		l.back = w
@@ -280,21 +341,45 @@ func (l *link) release(r *ring.Ring, from, to uint32) (accepted uint32, err erro
 	return k, err
 }
 
+// releaseRun takes slots back and returns how many, up to the first whose buffer
+// is not the program's.
+func (l *link) releaseRun(slots, wire []ring.Slot) uint32 {
+	holder := l.holder
+	wire = wire[:len(slots)]
+	for i := range slots {
+		b := slots[i].Buf
+		if uint64(b) >= uint64(len(holder)) || holder[b] < taken {
+			return uint32(i)
+		}
+		holder[b] = lent
+		wire[i].Buf = b
+	}
+	return uint32(len(slots))
+}
+
 // grant gives the receiver what lies up to sent and returns the new tail.
 func (l *link) grant(r *ring.Ring, sent uint32) (tail uint32) {
-	wire, holder, mask, id := l.wire, l.holder, uint32(len(l.wire)-1), l.rx.id
+	slots, holder, n, id := r.Slots(), l.holder, uint32(len(l.wire)), l.rx.id
 	tail = r.Tail()
 	if l.got == sent {
 		return tail
 	}
 	var packets, bytes uint64
-	for w := l.got; w != sent; w++ {
-		d := wire[w&mask]
-		*r.Slot(tail) = d
-		holder[d.Buf] = id
-		tail++
-		bytes += uint64(d.Len)
-		packets += uint64(^d.Flags & ring.SlotMoreFrag)
+	for w := l.got; w != sent; {
+		i, j, m := tail&(n-1), w&(n-1), run(n, tail, w, sent-w)
+		to, from := slots[i:i+m], l.wire[j:j+m]
+		copy(to, from)
+		sum := uint64(0)
+		for i := range from {
+			d := &from[i]
+			b := d.Buf
+			sum += (uint64(d.Len) | uint64(d.Flags)<<32) & lenAndPart
+			holder[b] = id
+		}
+		bytes += uint64(uint32(sum))
+		packets += uint64(m) - sum>>32
+		tail += m
+		w += m
 	}
 	l.got = sent
 	r.Stats.Packets.Add(packets)

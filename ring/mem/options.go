@@ -61,8 +61,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("headroom of %d bytes: must be -1 or at least the %d bytes of the virtio-net header", o.Headroom, d.VnetLen)
 	case o.Pool != nil && (o.BufSize != 0 || o.Extra != 0):
 		return fmt.Errorf("buffer size %d and %d extra buffers: are the pool's when one is given", o.BufSize, o.Extra)
-	case d.BufSize <= d.Headroom || d.BufSize > 1<<30:
-		return fmt.Errorf("buffer size %d: must be between %d, more than the headroom, and 2^30", d.BufSize, d.Headroom+1)
+	case d.BufSize <= d.Headroom || d.BufSize > maxBuf:
+		return fmt.Errorf("buffer size %d: must be between %d, more than the headroom, and %d", d.BufSize, d.Headroom+1, maxBuf)
 	case d.Extra < 0 || d.Extra > maxBufs:
 		return fmt.Errorf("%d extra buffers: must be between 0 and %d", o.Extra, maxBufs)
 	}

@@ -40,8 +40,8 @@ func NewPool(bufs, bufSize int) (*Pool, error) {
 	if bufs < 1 || bufs > maxBufs {
 		return nil, fmt.Errorf("mem: pool of %d buffers: must be between 1 and %d", bufs, maxBufs)
 	}
-	if bufSize < 1 || bufSize > 1<<30 || int64(bufs)*int64(bufSize) > 1<<40 || bufs > int(^uint(0)>>1)/bufSize {
-		return nil, fmt.Errorf("mem: pool of %d buffers of %d bytes: too large", bufs, bufSize)
+	if bufSize < 1 || bufSize > maxBuf || bufs > int(^uint(0)>>1)/bufSize {
+		return nil, fmt.Errorf("mem: pool of %d buffers of %d bytes: must be between 1 and %d bytes, and fit the address space", bufs, bufSize, maxBuf)
 	}
 	region, err := ring.NewRegion(make([]byte, bufs*bufSize), bufSize)
 	if err != nil {
