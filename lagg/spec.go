@@ -46,7 +46,7 @@ func parseSpec(s string) (sp Spec, err error) {
 	if has {
 		list, ok := strings.CutPrefix(opts, "lagg:")
 		if !ok {
-			return sp, fmt.Errorf("option %q: write @lagg:key=value,...", "@"+opts)
+			return sp, fmt.Errorf("option %q: must be @lagg: with key=value, separated by commas", "@"+opts)
 		}
 		seen := map[string]bool{}
 		for kv := range strings.SplitSeq(list, ",") {

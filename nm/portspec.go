@@ -176,7 +176,7 @@ func (p *PortSpec) prefix(s string) (string, error) {
 		p.Kind, p.Switch = KindVale, pre
 		return s[end+1:], nil
 	}
-	return "", fmt.Errorf("unknown prefix %q: use netmap:, xdp:, vale<id>:, lagg: or pcap:", pre+":")
+	return "", fmt.Errorf("unknown prefix %q: use netmap, xdp, vale with an id, lagg or pcap", pre+":")
 }
 
 // name sets Name and the pipe and returns what follows.
