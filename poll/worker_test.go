@@ -39,7 +39,6 @@ type source struct {
 	moved   int
 	ring    int // capacity
 	dropped int
-	latency time.Duration // sum
 	checks  []time.Duration
 	flushes int
 	fail    error
@@ -240,7 +239,7 @@ func TestWorkerAdaptiveRises(t *testing.T) {
 	}
 
 	m = newSimulation(time.Second, 2_000_000)
-	w = m.run(t, Options{ControllerConfig: ControllerConfig{UserFrac: 50}})
+	m.run(t, Options{ControllerConfig: ControllerConfig{UserFrac: 50}})
 	if m.naps > 10 || m.waits > 10 {
 		t.Errorf("saturated: %d naps, %d waits", m.naps, m.waits)
 	}
