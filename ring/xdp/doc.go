@@ -30,7 +30,8 @@
 //   - Traffic of queues that are not open, and of other protocols' sockets, is
 //     not seen; by default all queues are opened.
 //   - Needs CAP_NET_RAW for the sockets, CAP_BPF and CAP_NET_ADMIN (in the
-//     initial user namespace) for the program. Before Linux 5.11 locked memory
-//     counts against RLIMIT_MEMLOCK.
+//     initial user namespace) for the program. Without CAP_IPC_LOCK the shared
+//     memory counts against RLIMIT_MEMLOCK: rings shrink to fit, unless their
+//     size is given.
 //   - Linux 5.11 and later.
 package xdp

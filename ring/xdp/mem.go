@@ -157,8 +157,8 @@ func (m *Mem) mark(r *ring.Ring, k uint32, from, to uint16) {
 }
 
 // recall returns the frames that a ring which has gone left with the kernel,
-// and those in the slots that its program had.
-func (m *Mem) recall(r *ring.Ring, id uint16) {
+// and those in the slots that its program had, up to tail.
+func (m *Mem) recall(r *ring.Ring, id uint16, tail uint32) {
 	var got []uint32
 	for f, o := range m.owner {
 		if o == id {
@@ -166,7 +166,7 @@ func (m *Mem) recall(r *ring.Ring, id uint16) {
 			got = append(got, uint32(f))
 		}
 	}
-	for k := r.Accepted(); k != r.Tail(); k++ {
+	for k := r.Accepted(); k != tail; k++ {
 		got = append(got, r.Slot(k).Buf)
 	}
 	m.give(got)

@@ -22,11 +22,19 @@ const (
 	ZeroCopyNever                 // always copy
 )
 
-// Options for [Open]. The zero value is valid: all queues, 2048 slots a ring,
+// DefaultSlots is the size of a ring where [Options.Slots] is 0 and the process
+// may lock so much memory, see [FitSlots].
+const DefaultSlots = 2048
+
+// minMultiSlots is the smallest ring that holds the longest frame of several
+// buffers, which has 17 parts and a head (MAX_SKB_FRAGS).
+const minMultiSlots = 32
+
+// Options for [Open]. The zero value is valid: all queues, up to 2048 slots a ring,
 // the best mode there is, promiscuous.
 type Options struct {
 	Queues      []int // hardware queues to open; nil means all
-	Slots       int   // of each ring, a power of two; 0 means 2048
+	Slots       int   // of each ring, a power of two; 0 means DefaultSlots, or fewer
 	Attach      Attach
 	ZeroCopy    ZeroCopy
 	MultiBuffer bool // frames larger than a buffer take several slots
@@ -43,6 +51,8 @@ func (o *Options) Validate() error {
 	switch {
 	case o.Slots < 0 || o.Slots > 1<<20 || o.Slots&(o.Slots-1) != 0:
 		return fmt.Errorf("slots %d: must be a power of two up to 2^20", o.Slots)
+	case o.MultiBuffer && o.Slots != 0 && o.Slots < minMultiSlots:
+		return fmt.Errorf("slots %d: a ring for multi-buffer frames needs at least %d", o.Slots, minMultiSlots)
 	case o.Attach > AttachGeneric:
 		return fmt.Errorf("attach mode %d: unknown", o.Attach)
 	case o.ZeroCopy > ZeroCopyNever:
@@ -68,7 +78,10 @@ type Mode struct {
 	ZeroCopy    bool
 	MultiBuffer bool
 	NeedWakeup  bool
-	SendBuffer  int // bytes, as granted
+	SendBuffer  int // bytes, as granted (the kernel counts double)
+	// WantSendBuffer is the least that does not throttle; SendBuffer may be
+	// less without CAP_NET_ADMIN.
+	WantSendBuffer int
 }
 
 func (m Mode) String() string {

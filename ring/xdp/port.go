@@ -44,9 +44,6 @@ func open(name string, m *Mem, o Options) (p *Port, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Slots == 0 {
-		o.Slots = 2048
-	}
 	p = &Port{life: ring.NewLife(), wakeFD: -1}
 	p.life.Shut() // until open has succeeded; failure runs the same clean-up as Close
 	defer func() {
@@ -97,12 +94,15 @@ func open(name string, m *Mem, o Options) (p *Port, err error) {
 
 // memory takes the port's frames from m, or from memory of its own.
 func (p *Port) memory(m *Mem, o *Options) (err error) {
+	size := FrameSize(p.dev.MTU, o.MultiBuffer)
+	switch {
+	case o.Slots == 0 && m == nil:
+		o.Slots = FitSlots(DefaultSlots, 2*len(o.Queues), size)
+	case o.Slots == 0:
+		o.Slots = DefaultSlots
+	}
 	need := 2 * o.Slots * len(o.Queues)
 	if m == nil {
-		size := DefaultFrameSize
-		if !o.MultiBuffer && p.dev.MTU > size-overhead {
-			size = 4096
-		}
 		if m, err = NewMem(need, size); err != nil {
 			return err
 		}
@@ -117,6 +117,15 @@ func (p *Port) memory(m *Mem, o *Options) (err error) {
 // overhead is what a buffer needs beside the MTU: the kernel's headroom before
 // a packet, an Ethernet header and two VLAN tags.
 const overhead = 256 + 14 + 8
+
+// FrameSize returns the size of frames that suits an interface: the smallest
+// that takes a packet, or with multi-buffer the default.
+func FrameSize(mtu int, multiBuffer bool) int {
+	if !multiBuffer && mtu > DefaultFrameSize-overhead {
+		return 2 * DefaultFrameSize
+	}
+	return DefaultFrameSize
+}
 
 func (p *Port) checkMTU(o *Options) error {
 	if room := p.mem.region.BufSize() - overhead; p.dev.MTU > room && !o.MultiBuffer {
@@ -213,13 +222,16 @@ func (p *Port) TxRings() []*ring.Ring { return p.tx }
 // Mode tells how the port works; it is the same for all its queues.
 func (p *Port) Mode() Mode { return p.queues[0].mode }
 
+// HoldsXDP reports whether the port occupies the interface's XDP hook.
+func (p *Port) HoldsXDP() bool { return p.prog != nil }
+
 // Mem returns the memory that the port's rings are over.
 func (p *Port) Mem() *Mem { return p.mem }
 
 // Close closes the port; see [ring.Port]. The order matters: redirection ends
 // and the program goes before the sockets do, and those before the memory.
-// What is in the transmit rings and not sent is lost; sync until Pending is 0
-// before closing if that matters.
+// What has been handed over is given a second to leave; what is left then is
+// counted as closed.
 func (p *Port) Close() error {
 	if !p.life.Shut() {
 		return nil
@@ -240,6 +252,9 @@ func (p *Port) cleanup() error {
 	p.life.Drain()
 	if p.prog != nil {
 		errs = append(errs, p.prog.detach(p.queues))
+	}
+	for i, d := range p.txs {
+		d.drain(p.tx[i], drainTime)
 	}
 	for _, q := range p.queues {
 		errs = append(errs, q.close(p.mem))
@@ -263,10 +278,10 @@ func (p *Port) leave() error {
 		p.mem.give(p.frames)
 	}
 	for i, r := range p.rx {
-		p.mem.recall(r, p.rxs[i].id)
+		p.mem.recall(r, p.rxs[i].id, r.Tail())
 	}
 	for i, r := range p.tx {
-		p.mem.recall(r, p.txs[i].id)
+		p.mem.recall(r, p.txs[i].id, p.txs[i].end)
 	}
 	var errs []error
 	errs = append(errs, p.mem.release())

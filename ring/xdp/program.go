@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/caps"
 	"github.com/netring/netring/internal/netdev"
 	"github.com/netring/netring/ring"
 )
@@ -101,7 +102,7 @@ func attachHint(err error, ifindex int) error {
 
 func capHint(err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w: needs CAP_BPF and CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_raw,cap_net_admin,cap_bpf+ep)", err)
+		return fmt.Errorf("%w: %s", err, caps.Remedy(caps.BPF, caps.NetAdmin))
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return &ring.UnsupportedError{Feature: "XDP", Since: "5.11", Err: err}

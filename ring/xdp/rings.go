@@ -136,6 +136,7 @@ type sender struct {
 	given   []uint32 // the frame that each slot was last given to the program with
 	lens    []uint32 // length and, in the top bit, "more follows", as handed over
 	posted  uint32   // descriptors handed over and not completed
+	end     uint32   // the ring's tail after drain
 }
 
 const moreFollows = 1 << 31

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/caps"
 	"github.com/netring/netring/ring"
 )
 
@@ -40,7 +41,7 @@ func newQueue(m *Mem, ifindex, id int, o *Options) (q *queue, err error) {
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		return q, &ring.UnsupportedError{Feature: "AF_XDP", Since: "4.18 with CONFIG_XDP_SOCKETS", Err: err}
 	case errors.Is(err, unix.EPERM):
-		return q, fmt.Errorf("open AF_XDP socket: %w: needs CAP_NET_RAW", err)
+		return q, fmt.Errorf("open AF_XDP socket: %w: %s", err, caps.Remedy(caps.NetRaw))
 	case err != nil:
 		return q, fmt.Errorf("open AF_XDP socket: %w", err)
 	}
@@ -111,6 +112,7 @@ func (q *queue) sendBuffer(o *Options) {
 		// Refused without the capability; the ordinary option takes what it may.
 		_ = unix.SetsockoptInt(q.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, want)
 	}
+	q.mode.WantSendBuffer = want
 	q.mode.SendBuffer, _ = unix.GetsockoptInt(q.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	// Let one system call send a whole ring (Linux 6.17; before, 32 frames).
 	_ = unix.SetsockoptInt(q.fd, unix.SOL_XDP, unix.XDP_MAX_TX_SKB_BUDGET, o.Slots)
@@ -147,6 +149,8 @@ func (q *queue) bind(m *Mem, ifindex int, o *Options) error {
 		return nil
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("bind to queue %d: %w: another AF_XDP socket has the queue; close its owner, or choose another queue", q.id, err)
+	case errors.Is(err, unix.EOPNOTSUPP) && len(m.bound) != 0:
+		return fmt.Errorf("bind to queue %d: %w: the ports that share its memory work zero-copy and this driver cannot; force zerocopy=never on all, or give it memory of its own", q.id, err)
 	case errors.Is(err, unix.EOPNOTSUPP) && o.ZeroCopy == ZeroCopyForce:
 		return &ring.UnsupportedError{Feature: "zero-copy by this interface's driver", Err: err}
 	case errors.Is(err, unix.EINVAL) && o.MultiBuffer:
