@@ -145,7 +145,7 @@ func (d *demoConfig) open(lab *netlab.Lab, log *slog.Logger) (p demoPorts, err e
 	err = errors.Join(
 		lab.NS("gen").Do(func() (err error) { p.gen, err = openEnd(genIf, ring.TX); return err }),
 		lab.NS("sink").Do(func() (err error) { p.sink, err = openEnd(sinkIf, ring.RX); return err }),
-		lab.NS("dut").Do(func() (err error) { p.dut, err = openPorts(&c); return err }),
+		lab.NS("dut").Do(func() (err error) { p.dut, err = openPorts(&c, log); return err }),
 	)
 	if err != nil {
 		p.close()

@@ -293,7 +293,11 @@ func iperf(t *testing.T, args []string) {
 		o.Offloads = map[string]bool{"tx-checksum-ip-generic": false, "rx-gro": false}
 	}
 	r := newRig(t, 2, o)
-	p := r.start(append([]string{"--json"}, args...)...)
+	iperfRun(t, r, r.start(append([]string{"--json"}, args...)...))
+}
+
+// iperfRun sends TCP both ways and UDP over IPv4 and IPv6 through p, and ends it.
+func iperfRun(t *testing.T, r *rig, p *proc) {
 	for i := range 2 {
 		r.ok(r.NS(r.host(i)).AddAddr(r.end(i), fmt.Sprintf("10.9.0.%d/24", i+1)))
 		r.ok(r.NS(r.host(i)).AddAddr(r.end(i), fmt.Sprintf("fd00:9::%d/64", i+1)))

@@ -15,6 +15,7 @@ import (
 	"github.com/netring/netring/internal/cli"
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/lagg"
+	"github.com/netring/netring/nm"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/sched"
 )
@@ -48,7 +49,7 @@ type config struct {
 
 func (c *config) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringArrayVarP(&c.interfaces, "interface", "i", nil, "interface to join, or several as one: lagg:eth1+eth2@lagg:proto=loadbalance,hash=l3+l4; repeat it, two make a wire, more a switch")
+	f.StringArrayVarP(&c.interfaces, "interface", "i", nil, "interface to join, by AF_XDP with xdp:eth1, or several as one: lagg:eth1+eth2@lagg:proto=loadbalance,hash=l3+l4; repeat it, two make a wire, more a switch")
 	f.DurationVar(&c.interval, "interval", time.Second, "time between reports; 0 for totals only")
 	f.DurationVar(&c.drain, "drain", time.Second, "how long to go on forwarding, when told to stop, what has arrived")
 	f.BoolVar(&c.json, "json", false, "report in JSON, one object a line")
@@ -152,6 +153,9 @@ func (c *config) parse() (err error) {
 		}
 		c.ports = append(c.ports, p)
 	}
+	if err := c.settleXDP(); err != nil {
+		return err
+	}
 	if c.poll.CPUs, err = parseCPUs(c.cpus); err != nil {
 		return err
 	}
@@ -194,13 +198,18 @@ func (c *config) options(log *slog.Logger) forward.Options {
 
 // portSpec is what one -i names.
 type portSpec struct {
-	name  string        // as given
-	links []string      // its interfaces
-	group *lagg.Options // of several
+	name  string         // as given
+	links []string       // its interfaces
+	group *lagg.Options  // of several
+	spec  *nm.PortSpec   // of a name with a prefix
+	xdp   *nm.XDPOptions // of an AF_XDP port
 }
 
 func parsePort(arg string) (portSpec, error) {
 	if !strings.HasPrefix(arg, "lagg:") {
+		if strings.ContainsAny(arg, ":@[{}") {
+			return parseNamed(arg)
+		}
 		return portSpec{name: arg, links: []string{arg}}, nil
 	}
 	spec, err := lagg.ParseSpec(arg)

@@ -31,12 +31,17 @@ func (c *config) portOptions() tpacket.Options {
 }
 
 // openPorts opens the interfaces.
-func openPorts(c *config) (ports []forward.Port, err error) {
-	o := c.portOptions()
-	for _, spec := range c.ports {
+func openPorts(c *config, log *slog.Logger) (ports []forward.Port, err error) {
+	shared, err := c.xdpMemory(log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closeMemory(shared, err) }()
+	for i := range c.ports {
+		spec := &c.ports[i]
 		port := forward.Port{Name: spec.name, Group: spec.group}
 		for _, name := range spec.links {
-			p, err := tpacket.Open(name, o)
+			p, err := c.openLink(spec, name, shared)
 			if err != nil {
 				return nil, errors.Join(err, closePorts(append(ports, port)))
 			}
@@ -63,31 +68,49 @@ type offloads []*offload.Change
 // prepareOffloads looks at what would break traffic through the interfaces,
 // and switches it off or refuses.
 func prepareOffloads(c *config, log *slog.Logger) (done offloads, err error) {
-	mode := offload.ModeVnet
-	if c.vnet == "off" {
-		mode = offload.ModePlain
-	}
-	for _, name := range c.links() {
-		report, err := offload.Check(name, mode)
-		if err == nil && report.Command() != "" {
-			if c.offload != "off" {
-				return nil, errors.Join(fmt.Errorf("%s\n  or let the bridge do it while it runs: --offload off", report.String()), done.restore())
+	for _, p := range c.ports {
+		for _, name := range p.links {
+			if err := done.prepare(name, c.offloadMode(&p), c.offload == "off", log); err != nil {
+				return nil, errors.Join(err, done.restore())
 			}
-			var change *offload.Change
-			if change, report, err = offload.Fix(name, mode); err == nil {
-				done = append(done, change)
-				log.Info("switched offloads off while running", "port", name, "features", change.Turned())
-			}
-		}
-		if err != nil {
-			return nil, errors.Join(err, done.restore())
-		}
-		for _, p := range report.Problems {
-			// Only the other end can tell whether it has been seen to.
-			log.Warn("offloads of the other end may break traffic", "port", name, "why", p.Why, "remedy", p.Remedy)
 		}
 	}
 	return done, nil
+}
+
+// offloadMode is how the port's frames are carried.
+func (c *config) offloadMode(p *portSpec) offload.Mode {
+	switch {
+	case p.xdp != nil:
+		return offload.ModeXDP
+	case c.vnet == "off":
+		return offload.ModePlain
+	}
+	return offload.ModeVnet
+}
+
+// prepare is prepareOffloads for one interface; with fix it may change it.
+func (o *offloads) prepare(name string, mode offload.Mode, fix bool, log *slog.Logger) error {
+	report, err := offload.Check(name, mode)
+	if err != nil {
+		return err
+	}
+	if report.Command() != "" {
+		if !fix {
+			return fmt.Errorf("%s\n  or let the bridge do it while it runs: --offload off", report.String())
+		}
+		var change *offload.Change
+		if change, report, err = offload.Fix(name, mode); err != nil {
+			return err
+		}
+		*o = append(*o, change)
+		log.Info("switched offloads off while running", "port", name, "features", change.Turned())
+	}
+	for _, p := range report.Problems {
+		// Only the other end can tell whether it has been seen to.
+		log.Warn("offloads of the other end may break traffic", "port", name, "why", p.Why, "remedy", p.Remedy)
+	}
+	return nil
 }
 
 // restore puts everything back.

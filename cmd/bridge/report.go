@@ -37,6 +37,8 @@ type report struct {
 
 type portReport struct {
 	Name     string            `json:"name"`
+	Driver   string            `json:"driver"` // "tpacket" or "xdp"
+	Mode     string            `json:"mode"`   // how the driver works: docs/bridge.md
 	Up       bool              `json:"up"`
 	RX       uint64            `json:"rx_packets"`
 	RXBytes  uint64            `json:"rx_bytes"`

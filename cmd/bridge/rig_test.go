@@ -101,8 +101,15 @@ func (r *rig) start(args ...string) *proc {
 
 func (r *rig) startArgs(args ...string) *proc {
 	r.t.Helper()
+	return r.startWith(func(*netlab.Cmd) {}, args...)
+}
+
+// startWith is startArgs of a command that how has changed.
+func (r *rig) startWith(how func(*netlab.Cmd), args ...string) *proc {
+	r.t.Helper()
 	p := &proc{t: r.t, Cmd: r.NS("dut").Command(os.Args[0], args...), read: make(chan struct{})}
 	p.Env = append(os.Environ(), asBridge+"=1")
+	how(p.Cmd)
 	p.Stdout = &p.out
 	stderr, w, err := os.Pipe()
 	r.ok(err)

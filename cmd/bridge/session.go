@@ -36,10 +36,11 @@ func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) 
 		return err
 	}
 	defer func() { err = errors.Join(err, changed.restore()) }()
-	ports, err := openPorts(c)
+	ports, err := openPorts(c, log)
 	if err != nil {
 		return err
 	}
+	modes := c.portModes(ports, log)
 	b, err := forward.New(ports, c.options(log))
 	if err != nil {
 		return errors.Join(err, closePorts(ports))
@@ -50,7 +51,7 @@ func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) 
 	}
 	defer watch.Close()
 	log.Info("forwarding", "ports", c.interfaces, "workers", c.poll.Workers, "mode", c.poll.Mode)
-	s := session{b: b, json: c.json, out: stdout, start: time.Now()}
+	s := session{b: b, modes: modes, json: c.json, out: stdout, start: time.Now()}
 	err = s.run(ctx, c.interval)
 	// Closing sends what the drivers still have, and counts the rest: the
 	// totals are exact after it.
@@ -61,6 +62,7 @@ func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) 
 // session reports on one bridge.
 type session struct {
 	b     *forward.Bridge
+	modes []portMode // per port
 	json  bool
 	out   io.Writer
 	start time.Time
@@ -96,7 +98,11 @@ func (s *session) run(ctx context.Context, interval time.Duration) error {
 
 func (s *session) take(kind string, now time.Time) *report {
 	st := s.b.Stats()
-	return newReport(&st, kind, now, now.Sub(s.start))
+	r := newReport(&st, kind, now, now.Sub(s.start))
+	for i, m := range s.modes {
+		r.Ports[i].Driver, r.Ports[i].Mode = m.driver, m.mode
+	}
+	return r
 }
 
 func (s *session) interval(now time.Time) error {

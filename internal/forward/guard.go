@@ -20,6 +20,9 @@ type guard struct {
 	broken bool
 }
 
+// hooked is a port that may occupy its interface's XDP hook.
+type hooked interface{ HoldsXDP() bool }
+
 // openGuards makes a guard for each link, with the gate off. Where there may
 // be none the bridge goes on without: it says why, once.
 func (b *Bridge) openGuards() {
@@ -30,6 +33,9 @@ func (b *Bridge) openGuards() {
 	}
 	for _, links := range b.links {
 		for _, l := range links {
+			if h, ok := l.port.(hooked); ok && h.HoldsXDP() {
+				continue // its own program is where the gate would be
+			}
 			info, err := netlink.Lookup(l.port.Name())
 			if err == nil {
 				var g *gate.Guard
