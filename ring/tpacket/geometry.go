@@ -3,18 +3,16 @@ package tpacket
 import (
 	"fmt"
 
+	"github.com/netring/netring/internal/abi"
 	"github.com/netring/netring/ring"
 )
 
-// Sizes in the kernel's ring formats (linux/if_packet.h); tests compare them
-// with the structs.
 const (
-	align      = 16 // TPACKET_ALIGNMENT
-	v2HdrLen   = 32 // struct tpacket2_hdr
-	v3HdrLen   = 48 // struct tpacket3_hdr
-	blockHdr   = 48 // struct tpacket_block_desc
-	llLen      = 20 // struct sockaddr_ll
-	llPktType  = 10 // offset of sll_pkttype
+	align      = abi.Align
+	v2HdrLen   = abi.SizeofV2
+	v3HdrLen   = abi.SizeofV3
+	blockHdr   = abi.SizeofBlock
+	llLen      = abi.SizeofLL
 	ethHdr     = 14
 	vlanTag    = 4
 	txOffset   = v2HdrLen // where the kernel looks for data in a transmit frame

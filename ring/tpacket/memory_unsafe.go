@@ -41,3 +41,11 @@ func receive(fd int, b []byte) (int, unix.Errno) {
 	n, _, e := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), e
 }
+
+// mapOver maps the ring of socket fd at the address of mem, in the place of what
+// is mapped there.
+func mapOver(mem []byte, fd int) error {
+	_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+	return err
+}

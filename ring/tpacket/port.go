@@ -264,6 +264,26 @@ func (p *Port) addReceiver(s *sock, i int) error {
 // transmitter sets up s as transmit ring i.
 func (p *Port) transmitter(s *sock, i int) error {
 	o := &p.opts
+	if err := p.transmitSettings(s); err != nil {
+		return err
+	}
+	g, err := solveV2(txNeed(p.dev.MTU, o.VnetLen), o.TxSlots, os.Getpagesize(), maxBlockV2)
+	if err != nil {
+		return err
+	}
+	if err := s.rings(unix.PACKET_TX_RING, g, os.Getpagesize(), 0, false); err != nil {
+		return err
+	}
+	o.TxSlots = s.geo.Frames
+	if err := s.bind(p.dev.Index, 0); err != nil {
+		return err
+	}
+	return p.addTransmitter(s, i)
+}
+
+// transmitSettings are the settings of a transmit ring's socket.
+func (p *Port) transmitSettings(s *sock) error {
+	o := &p.opts
 	if err := s.version(V2); err != nil {
 		return err
 	}
@@ -278,20 +298,9 @@ func (p *Port) transmitter(s *sock, i int) error {
 			return err
 		}
 	}
-	g, err := solveV2(txNeed(p.dev.MTU, o.VnetLen), o.TxSlots, os.Getpagesize(), maxBlockV2)
-	if err != nil {
-		return err
-	}
-	if err := s.rings(unix.PACKET_TX_RING, g, os.Getpagesize(), 0, false); err != nil {
-		return err
-	}
-	o.TxSlots = s.geo.Frames
 	// Each packet in flight counts with its bookkeeping.
 	s.buffer(unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, max(o.TxSlots*4096, 4<<20))
-	if err := s.bind(p.dev.Index, 0); err != nil {
-		return err
-	}
-	return p.addTransmitter(s, i)
+	return nil
 }
 
 // past opens a second socket for large frames where those are better not sent
@@ -328,6 +337,9 @@ func (p *Port) addTransmitter(s *sock, i int) error {
 	}
 	d := newTx(s, p.dev, s.mem, s.geo, o.VnetLen)
 	d.most = uint32(p.dev.MTU + ethHdr)
+	if !p.handed {
+		d.remake = func() error { return p.remake(s) }
+	}
 	if d.direct, err = p.past(); err != nil {
 		return fmt.Errorf("socket for large frames: %w", err)
 	}

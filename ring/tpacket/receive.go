@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/abi"
 	"github.com/netring/netring/internal/netdev"
 	"github.com/netring/netring/ring"
 )
@@ -59,7 +60,7 @@ func (x *rxBase) fill(s *ring.Slot, buf uint32, area []byte, d *desc) bool {
 	}
 	off := d.hdr + d.mac
 	s.Buf, s.Len = buf, d.snap
-	s.Flags = pktTypeFlags[area[d.hdr+alignUp32(d.hdrLen)+llPktType]&7]
+	s.Flags = pktTypeFlags[area[d.hdr+alignUp32(d.hdrLen)+abi.LLPktType]&7]
 	if d.snap < d.wire {
 		s.Flags |= ring.SlotTruncated
 	}
@@ -138,8 +139,8 @@ func (x *rxBase) Refresh(r *ring.Ring) error {
 	return x.dev.State()
 }
 
-// meta fills m from the V2 or V3 header h of a frame.
-func meta(m *ring.Meta, h []byte, wire, sec, nsec, status uint32, d *desc, hash uint32) {
+// meta fills m from the fields of a V2 or V3 header.
+func meta(m *ring.Meta, wire, sec, nsec, status uint32, d *desc, hash uint32) {
 	*m = ring.Meta{
 		Time: int64(sec)*1e9 + int64(nsec), Hardware: status&unix.TP_STATUS_TS_RAW_HARDWARE != 0,
 		WireLen: wire, Hash: hash,

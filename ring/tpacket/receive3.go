@@ -3,6 +3,7 @@ package tpacket
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/abi"
 	"github.com/netring/netring/ring"
 )
 
@@ -30,13 +31,6 @@ func newRx3(b rxBase, slots, block, blocks int) *rx3 {
 func (d *rx3) area(b uint32) []byte {
 	return d.mem[uint64(b)*uint64(d.block):][:d.block:d.block]
 }
-
-// Offsets in a block descriptor.
-const (
-	blkStatus = 8
-	blkPkts   = 12
-	blkFirst  = 16
-)
 
 func (d *rx3) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
 	d.release(to)
@@ -86,10 +80,10 @@ func (d *rx3) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err er
 func (d *rx3) open(tail uint32) bool {
 	for d.held < d.blocks {
 		area := d.area(d.cur)
-		if word(area, blkStatus).Load()&unix.TP_STATUS_USER == 0 {
+		if word(area, abi.BlockStatus).Load()&unix.TP_STATUS_USER == 0 {
 			return false
 		}
-		d.left, d.next = u32(area, blkPkts), u32(area, blkFirst)
+		d.left, d.next = u32(area, abi.BlockPkts), u32(area, abi.BlockFirst)
 		if most := d.block / (v3HdrLen + llLen); d.left > most {
 			d.left = most // no block holds more; the walk ends at its bounds
 		}
@@ -108,7 +102,7 @@ func (d *rx3) open(tail uint32) bool {
 // release gives the walked blocks back whose packets the program has passed.
 func (d *rx3) release(head uint32) {
 	for d.held != 0 && int32(head-d.end[d.oldest]) >= 0 {
-		word(d.area(d.oldest), blkStatus).Store(unix.TP_STATUS_KERNEL)
+		word(d.area(d.oldest), abi.BlockStatus).Store(unix.TP_STATUS_KERNEL)
 		if d.oldest++; d.oldest == d.blocks {
 			d.oldest = 0
 		}
@@ -123,10 +117,10 @@ func (d *rx3) take(s *ring.Slot, area []byte, k uint32) (ok, more bool) {
 	if h < blockHdr || uint64(h)+v3HdrLen+llLen > uint64(d.block) || h%4 != 0 {
 		return false, false
 	}
-	step := u32(area, h)
-	x := desc{hdr: h, hdrLen: v3HdrLen, snap: u32(area, h+12), wire: u32(area, h+16),
-		status: u32(area, h+20), mac: uint32(u16(area, h+24))}
-	x.tagOf(x.status, uint16(u32(area, h+32)), u16(area, h+36))
+	step := u32(area, h+abi.V3Next)
+	x := desc{hdr: h, hdrLen: v3HdrLen, snap: u32(area, h+abi.V3Snaplen), wire: u32(area, h+abi.V3Len),
+		status: u32(area, h+abi.V3Status), mac: uint32(u16(area, h+abi.V3Mac))}
+	x.tagOf(x.status, uint16(u32(area, h+abi.V3TCI)), u16(area, h+abi.V3TPID))
 	more = step >= v3HdrLen && step < d.block
 	d.next = h + step
 	d.at[k] = h
@@ -143,7 +137,8 @@ func (d *rx3) Meta(r *ring.Ring, k uint32, m *ring.Meta) bool {
 		return false
 	}
 	var x desc
-	x.tagOf(u32(h, 20), uint16(u32(h, 32)), u16(h, 36))
-	meta(m, h, u32(h, 16), u32(h, 4), u32(h, 8), u32(h, 20), &x, u32(h, 28))
+	status := u32(h, abi.V3Status)
+	x.tagOf(status, uint16(u32(h, abi.V3TCI)), u16(h, abi.V3TPID))
+	meta(m, u32(h, abi.V3Len), u32(h, abi.V3Sec), u32(h, abi.V3Nsec), status, &x, u32(h, abi.V3Hash))
 	return true
 }

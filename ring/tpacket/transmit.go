@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/abi"
 	"github.com/netring/netring/internal/netdev"
 	"github.com/netring/netring/ring"
 )
@@ -42,6 +43,8 @@ type tx struct {
 	unsent uint32                          // first slot that the kernel has not begun to send
 	begun  bool                            // unsent is set
 	done   struct{ refused, bytes uint64 } // refused since the last complete
+	stuck  stuck                           // the frame that the kernel does not get rid of
+	remake func() error                    // gives the ring a new socket and new memory
 }
 
 // sent marks the length of a frame that went out past the ring; its place in
@@ -75,7 +78,7 @@ func (d *tx) at(k uint32) []byte {
 	return d.mem[uint64(k&d.mask)*uint64(d.frame):][:d.frame:d.frame]
 }
 
-func (d *tx) status(k uint32) uint32 { return word(d.at(k), 0).Load() }
+func (d *tx) status(k uint32) uint32 { return word(d.at(k), abi.V2Status).Load() }
 
 func (d *tx) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
 	if !d.begun {
@@ -101,6 +104,9 @@ func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
 			return k, fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d: must be buffer %d, offset %d, length %d to %d", ring.ErrSlot,
 				k, buf, off, n, s.Buf, txOffset+d.vnet, ethHdr, d.frame-txOffset-d.vnet)
 		}
+		if n > uint32(r.MaxFrame()) && flags&ring.SlotGSO == 0 {
+			return k, fmt.Errorf("%w: slot %d: %d bytes, at most %d with this MTU", ring.ErrTooLarge, k, n, r.MaxFrame())
+		}
 		frame := d.at(k)
 		d.lens[k&d.mask] = n
 		switch {
@@ -114,8 +120,8 @@ func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
 		if d.direct != nil && n >= directMin && (flags&ring.SlotGSO != 0 || n <= d.most) && d.past(r, k, frame[txOffset:off+n]) {
 			size = 0 // no frame has this length: the kernel passes it over
 		}
-		binary.NativeEndian.PutUint32(frame[4:], size) // tp_len
-		word(frame, 0).Store(unix.TP_STATUS_SEND_REQUEST)
+		binary.NativeEndian.PutUint32(frame[abi.V2Len:], size)
+		word(frame, abi.V2Status).Store(unix.TP_STATUS_SEND_REQUEST)
 	}
 	return to, nil
 }
@@ -163,29 +169,11 @@ func (d *tx) kick(r *ring.Ring, accepted uint32) error {
 	if e == 0 && uint64(took) < sum {
 		d.refused(first, d.unsent, sum-uint64(took))
 	}
-	return d.answer(r, e, d.unsent != accepted)
-}
-
-// refused works out how many of the frames [from, to) the kernel passed over,
-// missing bytes in all. A frame that this driver has checked and headed itself
-// is only among them if no other explains it (the MTU has shrunk, say).
-func (d *tx) refused(from, to uint32, missing uint64) {
-	d.done.bytes += missing
-	left := missing
-	for _, bit := range []uint32{risky, 0} {
-		for k := from; k != to && left != 0; k++ {
-			if l := d.lens[k&d.mask]; l&(risky|sent) == bit && uint64(l&lenMask) == left {
-				d.done.refused++
-				return
-			}
-		}
-		for k := from; k != to && left != 0; k++ {
-			if l := d.lens[k&d.mask]; l&(risky|sent) == bit {
-				d.done.refused++
-				left -= min(left, uint64(l&lenMask))
-			}
-		}
+	left := d.unsent != accepted
+	if left && (e == unix.ENOMEM || e == unix.ENOBUFS) {
+		d.insist(e)
 	}
+	return d.answer(r, e, left)
 }
 
 // answer turns the doorbell's errno into an error; nil for those that mean
@@ -193,8 +181,9 @@ func (d *tx) refused(from, to uint32, missing uint64) {
 func (d *tx) answer(r *ring.Ring, e unix.Errno, left bool) error {
 	switch e {
 	case 0:
-	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.EBUSY:
-		// The socket's send buffer, or the queueing discipline, is full.
+	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.EBUSY, unix.ENOMEM:
+		// The socket's send buffer, or the queueing discipline, is full, or
+		// the first frame is one that insist gives up on.
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
 		if d.dev != nil {
 			if err := d.dev.State(); err != nil {

@@ -2,9 +2,7 @@ package tpacket
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -14,330 +12,297 @@ import (
 	"github.com/netring/netring/ring"
 )
 
-// fill puts frame i of n bytes into the next slot.
-func fill(r *ring.Ring, i, n int) {
-	b := r.Buf(r.Head)[:n]
-	for j := range b {
-		b[j] = byte(i)
-	}
-	binary.BigEndian.PutUint32(b[14:], uint32(i))
-	s := r.Slot(r.Head)
-	s.Len, s.Flags = uint32(n), 0
-	r.Head++
-	r.Cur = r.Head
-}
-
-// hostile gives the frame that was filled last a header of the program's.
-func hostile(r *ring.Ring) {
-	r.SetVnet(r.Head-1, &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16})
-}
-
-func number(frame []byte) int { return int(binary.BigEndian.Uint32(frame[14:])) }
-
-// settled checks the books: all that was handed over has been sent, refused or
-// is still pending.
-func settled(t *testing.T, r *ring.Ring, filled int) {
+// put fills the ring's head slot with a frame and, if v is not nil, its header.
+func (f *fakeTx) put(t testing.TB, p []byte, v *ring.Vnet) {
 	t.Helper()
-	got := int(r.Stats.Packets.Load()+r.Stats.Dropped()) + r.Pending()
-	if got != filled {
-		t.Fatalf("%d sent, %d dropped, %d pending; %d were filled", r.Stats.Packets.Load(), r.Stats.Dropped(), r.Pending(), filled)
+	r := f.ring
+	if r.Space() == 0 {
+		t.Fatal("transmit ring full")
 	}
+	s := r.Slot(r.Head)
+	s.Len, s.Flags = uint32(copy(r.Buf(r.Head), p)), 0
+	if v != nil && !r.SetVnet(r.Head, v) {
+		t.Fatal("no room for the header")
+	}
+	r.Head++
 }
 
-// TestTransmit is random fills, Syncs and completions with a kernel that now
-// and then has no room or refuses a frame: all others go out once, in order.
-func TestTransmit(t *testing.T) {
-	for _, vnet := range []int{0, ring.VnetLen, ring.VnetLenMrg} {
-		for _, slots := range []int{2, 8, 64} {
-			t.Run(fmt.Sprintf("vnet%d/slots%d", vnet, slots), func(t *testing.T) {
-				r, k, _ := newFakeTx(t, slots, 2048, vnet)
-				r.Seed(-uint32(4 * slots))
-				rng := rand.New(rand.NewPCG(9, uint64(slots)))
-				k.bad = func(b []byte) unix.Errno {
-					if number(b)%11 == 5 {
-						return unix.EINVAL
+// TestTransmitModel: whatever the kernel takes at each doorbell, refuses, and
+// finishes in whatever order, all frames go out in order and every one is
+// counted once.
+func TestTransmitModel(t *testing.T) {
+	for _, vnet := range []int{0, 10, 12} {
+		for _, n := range []int{2, 8, 64} {
+			t.Run(name(2, vnet), func(t *testing.T) {
+				f := newFakeTx(t, n, vnet, 1500)
+				f.ring.Seed(-uint32(3 * n))
+				f.head = f.ring.Head
+				rng := rand.New(rand.NewPCG(uint64(vnet), uint64(n)))
+				var want [][]byte
+				var total, refused uint64
+				bad := func(b []byte) bool { return vnet != 0 && b[1] == 0xee }
+				f.refuse = func(b []byte) bool {
+					if bad(b) {
+						refused++
+						return true
 					}
-					return 0
+					return false
 				}
-				filled, refused, bytesSent := 0, 0, 0
-				for range 5000 {
-					switch rng.IntN(4) {
-					case 0, 1:
-						for range rng.IntN(r.Space() + 1) {
-							n := 60 + rng.IntN(1400)
-							fill(r, filled, n)
-							if filled%11 == 5 {
-								refused++
-								hostile(r)
+				for range 4000 {
+					switch rng.IntN(3) {
+					case 0:
+						for range rng.IntN(f.ring.Space() + 1) {
+							p := payload(60+rng.IntN(1400), len(want))
+							v := (*ring.Vnet)(nil)
+							if vnet != 0 && rng.IntN(8) == 0 {
+								// All of one length: how many were refused
+								// is then clear from the missing bytes.
+								p, v = payload(777, len(want)), &ring.Vnet{GSOType: 0xee}
 							} else {
-								bytesSent += n
+								total += uint64(len(p))
 							}
-							filled++
+							want = append(want, p)
+							f.put(t, p, v)
 						}
-						fallthrough
+					case 1:
+						f.limit = rng.IntN(n + 1)
+						f.fail = []unix.Errno{0, unix.EAGAIN, unix.ENOBUFS}[rng.IntN(3)]
+						mustSync(t, f.ring)
 					case 2:
-						k.hold = rng.IntN(2) == 0
-						k.errno = []unix.Errno{unix.EAGAIN, unix.ENOBUFS}[rng.IntN(2)]
-						k.budget = rng.IntN(2*slots) - 1
-						if k.errno == unix.ENOBUFS {
-							k.budget = -1 // what was refused before an ENOBUFS is not told
+						for range rng.IntN(len(f.inFlight) + 1) {
+							f.finish(rng.IntN(len(f.inFlight)))
 						}
-						if err := r.Sync(); err != nil {
-							t.Fatal(err)
-						}
-					case 3:
-						k.finish(rng.IntN(len(k.flight) + 1))
-					}
-					settled(t, r, filled)
-				}
-				k.budget, k.hold = -1, false
-				for range 3 {
-					k.finish(len(k.flight))
-					if err := r.Sync(); err != nil {
-						t.Fatal(err)
 					}
 				}
-				if r.Pending() != 0 || filled < 100 {
-					t.Fatalf("%d of %d frames pending at the end", r.Pending(), filled)
+				f.limit = 0
+				for f.ring.Pending() > 0 {
+					mustSync(t, f.ring)
+					f.finishAll()
+					mustSync(t, f.ring)
 				}
-				want := 0
-				for _, b := range k.took {
-					for want%11 == 5 {
-						want++
+				i := 0
+				for _, w := range want {
+					if len(w) == 777 && vnet != 0 && (i >= len(f.sent) || !bytes.Equal(f.sent[i][vnet:], w)) {
+						continue // refused
 					}
-					if number(b) != want || !bytes.Equal(b[18:], bytes.Repeat([]byte{byte(want)}, len(b)-18)) {
-						t.Fatalf("frame %d sent, want %d", number(b), want)
+					if !bytes.Equal(f.sent[i][vnet:], w) {
+						t.Fatalf("frame %d was not sent as it was", i)
 					}
-					want++
+					i++
 				}
-				if len(k.took) != filled-refused {
-					t.Errorf("%d frames sent of %d with %d bad", len(k.took), filled, refused)
+				st := &f.ring.Stats
+				if i != len(f.sent) || refused != uint64(len(want)-i) || vnet != 0 && refused == 0 {
+					t.Errorf("%d frames, %d sent, %d refused", len(want), len(f.sent), refused)
 				}
-				// One frame refused in a doorbell is told exactly; of several the
-				// split may be off where lengths add up, the sum never.
-				if p, d := int(r.Stats.Packets.Load()), int(r.Stats.Dropped()); p+d != filled {
-					t.Errorf("%d sent and %d dropped of %d", p, d, filled)
-				}
-				if got := int(r.Stats.Bytes.Load()); got != bytesSent {
-					t.Errorf("%d bytes counted, %d sent", got, bytesSent)
+				if p, b, d := st.Packets.Load(), st.Bytes.Load(), st.Drops[ring.DropRefused].Load(); p != uint64(i) || b != total || d != refused {
+					t.Errorf("counted %d packets, %d bytes, %d refused; want %d, %d, %d", p, b, d, i, total, refused)
 				}
 			})
 		}
 	}
 }
 
-// TestStuckFrame: a frame that the kernel can neither send nor passes over is
-// given up, the others go on.
-func TestStuckFrame(t *testing.T) {
-	r, k, d := newFakeTx(t, 8, 2048, ring.VnetLen)
-	k.bad = func(b []byte) unix.Errno {
-		switch number(b) {
-		case 1:
-			return unix.ENOMEM
-		case 3:
-			return unix.ENOBUFS
-		}
-		return 0
-	}
-	for i := range 5 {
-		fill(r, i, 60)
-	}
-	for range stuckTries + 1 {
-		if err := r.Sync(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := r.Stats.Drops[ring.DropRefused].Load(); got != 1 || len(k.took) != 2 {
-		t.Fatalf("%d refused and %d sent, want 1 and 2: a frame that offloads cannot be carried out for", got, len(k.took))
-	}
-	for range 100 {
-		if err := r.Sync(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r.Pending() != 2 {
-		t.Fatalf("%d pending: a frame that a queue drops is tried for a while", r.Pending())
-	}
-	d.stuck.since = time.Now().Add(-2 * stuckTime)
-	for range 2 {
-		if err := r.Sync(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r.Pending() != 0 || r.Stats.Packets.Load() != 3 || r.Stats.Drops[ring.DropRefused].Load() != 2 {
-		t.Errorf("%d pending, %d sent, %d refused; want 0, 3, 2", r.Pending(), r.Stats.Packets.Load(), r.Stats.Drops[ring.DropRefused].Load())
-	}
-	if r.Stats.Bytes.Load() != 180 {
-		t.Errorf("%d bytes, want 180", r.Stats.Bytes.Load())
-	}
-}
-
-func TestTransmitErrors(t *testing.T) {
-	r, k, _ := newFakeTx(t, 8, 2048, 0)
-	k.budget, k.errno = 0, unix.ENETDOWN
-	fill(r, 0, 60)
-	if err := r.Sync(); !errors.Is(err, ring.ErrLinkDown) || r.Pending() != 1 {
-		t.Errorf("link down: %v, %d pending", err, r.Pending())
-	}
-	k.errno = unix.EPERM
-	if err := r.Sync(); !errors.Is(err, unix.EPERM) || r.Pending() != 1 {
-		t.Errorf("unknown error: %v, %d pending", err, r.Pending())
-	}
-	k.budget = -1
-	fill(r, 1, 1600) // fits the buffer, not the MTU
-	if err := r.Sync(); !errors.Is(err, ring.ErrTooLarge) || r.Head != r.Accepted() || r.Space() != 7 && r.Space() != 8 {
-		t.Errorf("over the MTU: %v, head %d, %d free", err, r.Head, r.Space())
-	}
-	fill(r, 1, 1518)
-	if err := r.Sync(); err != nil || r.Pending() != 0 || len(k.took) != 2 {
-		t.Errorf("after the errors: %v, %d pending, %d sent", err, r.Pending(), len(k.took))
-	}
-}
-
-// TestDrain: Close sends what the kernel had no room for, and counts what it
-// could not.
-func TestDrain(t *testing.T) {
-	r, k, d := newFakeTx(t, 8, 2048, 0)
-	k.budget, k.errno = 1, unix.EAGAIN
-	for i := range 6 {
-		fill(r, i, 60)
-	}
-	if err := r.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	k.budget = 3
-	d.drain(r, 20*time.Millisecond)
-	if got := r.Stats.Packets.Load(); got != 4 {
-		t.Errorf("%d sent, the kernel had room for 4", got)
-	}
-	if got := r.Stats.Drops[ring.DropClosed].Load(); got != 2 {
-		t.Errorf("%d counted as closed, want 2", got)
-	}
-}
-
-// TestReset: a ring whose frames never complete starts anew, in the middle.
-func TestReset(t *testing.T) {
-	r, k, d := newFakeTx(t, 8, 2048, ring.VnetLen)
-	if err := r.Reset(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("reset of a ring that cannot be made anew: %v", err)
-	}
-	d.remake = func() error {
-		clear(k.mem)
-		k.head, k.flight = 0, nil
-		return nil
-	}
-	for i := range 3 {
-		fill(r, i, 60)
-	}
-	k.hold = true
-	if err := r.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	k.finish(1)
-	if err := r.Reset(); err != nil {
-		t.Fatal(err)
-	}
-	if p, c := r.Stats.Packets.Load(), r.Stats.Drops[ring.DropClosed].Load(); p != 1 || c != 2 || r.Space() != 8 {
-		t.Errorf("%d sent, %d closed, %d free; want 1, 2, 8", p, c, r.Space())
-	}
-	k.hold, k.took = false, nil
-	for i := range 20 {
-		fill(r, i, 60)
-		if err := r.Sync(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(k.took) != 20 || r.Pending() != 0 {
-		t.Errorf("%d of 20 frames sent after the reset, %d pending", len(k.took), r.Pending())
-	}
-}
-
-// FuzzTransmit drives the ring by bytes: fill, Sync, complete, errors.
-func FuzzTransmit(f *testing.F) {
-	f.Add([]byte{0, 0, 8, 16, 24, 1, 9, 17, 2, 3})
-	f.Add([]byte{0, 1, 0, 9, 0, 17, 0, 25, 2, 2, 0, 1})
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		r, k, d := newFakeTx(t, 8, 2048, ring.VnetLen)
-		k.bad = func(b []byte) unix.Errno { return []unix.Errno{0, unix.EINVAL, unix.ENOMEM, 0}[b[20]&3] }
-		filled := 0
-		for _, op := range ops {
-			switch arg := int(op >> 3); op & 7 {
-			case 0, 4:
-				if r.Space() > 0 {
-					fill(r, filled, 60+arg*45)
-					r.Frame(r.Head - 1)[20] = byte(arg)
-					if arg&3 == 1 {
-						hostile(r)
-					}
-					filled++
+// TestTransmitRefused: the kernel's sum of bytes is short by what it refused.
+func TestTransmitRefused(t *testing.T) {
+	risky := &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16}
+	for _, c := range []struct {
+		name    string
+		sizes   []int
+		headed  []bool // with a header of the program's
+		refused []bool
+	}{
+		{"one of the program's", []int{100, 200, 300}, []bool{false, true, false}, []bool{false, true, false}},
+		{"which of two: by length", []int{100, 200, 300}, []bool{true, true, true}, []bool{false, false, true}},
+		{"all", []int{100, 200, 300}, []bool{true, true, true}, []bool{true, true, true}},
+		{"the first two", []int{100, 250, 300}, []bool{true, true, true}, []bool{true, true, false}},
+		{"a plain one: the MTU has shrunk", []int{100, 1500, 60}, []bool{false, false, false}, []bool{false, true, false}},
+		{"none", []int{100, 200}, []bool{true, false}, []bool{false, false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeTx(t, 8, 10, 1500)
+			i, want, bytes := 0, uint64(0), uint64(0)
+			f.refuse = func([]byte) bool { i++; return c.refused[i-1] }
+			for k, size := range c.sizes {
+				v := risky
+				if !c.headed[k] {
+					v = nil
 				}
-			case 1, 5:
-				k.budget, k.errno = -1, 0
-				if arg&1 != 0 {
-					k.budget, k.errno = arg>>1, []unix.Errno{unix.EAGAIN, unix.ENOBUFS, unix.ENETDOWN}[arg%3]
+				f.put(t, payload(size, k), v)
+				if c.refused[k] {
+					want++
+				} else {
+					bytes += uint64(size)
 				}
-				if err := r.Sync(); err != nil && !errors.Is(err, ring.ErrLinkDown) {
-					t.Fatal(err)
-				}
-			case 2, 6:
-				k.finish(min(arg, len(k.flight)))
-			case 3:
-				k.hold = !k.hold
-			case 7:
-				d.stuck.since = time.Time{}
 			}
-			settled(t, r, filled)
-		}
-		last := -1
-		for _, b := range k.took {
-			if number(b) <= last {
-				t.Fatalf("frame %d sent after frame %d", number(b), last)
+			mustSync(t, f.ring)
+			f.finishAll()
+			mustSync(t, f.ring)
+			st := &f.ring.Stats
+			if d := st.Drops[ring.DropRefused].Load(); d != want || st.Packets.Load() != uint64(len(c.sizes))-want || st.Bytes.Load() != bytes {
+				t.Errorf("%d packets of %d bytes, %d refused; want %d of %d, %d", st.Packets.Load(), st.Bytes.Load(), d,
+					uint64(len(c.sizes))-want, bytes, want)
 			}
-			last = number(b)
-		}
-	})
-}
-
-// BenchmarkFill is what a frame costs in the ring besides the kernel: fill,
-// mark, complete.
-func BenchmarkFill(b *testing.B) {
-	for _, frame := range []int{2048, 17 * 4096} {
-		b.Run(fmt.Sprint("stride", frame), func(b *testing.B) {
-			const n = 128
-			r, k, d := newFakeTx(b, 256, frame, ring.VnetLen)
-			d.bell = instant{k}
-			data := make([]byte, 60)
-			b.ReportAllocs()
-			packets := 0
-			for b.Loop() {
-				for range n {
-					s := r.Slot(r.Head)
-					s.Len, s.Flags = uint32(copy(r.Buf(r.Head), data)), 0
-					r.Head++
-				}
-				r.Cur = r.Head
-				if err := r.Sync(); err != nil {
-					b.Fatal(err)
-				}
-				packets += n
+			if f.ring.Pending() != 0 {
+				t.Errorf("%d slots are missing", f.ring.Pending())
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "ns/pkt")
 		})
 	}
 }
 
-// instant is a kernel that only marks frames as sent.
-type instant struct{ *fakeTx }
-
-func (f instant) doorbell() (int, unix.Errno) {
-	sum := 0
-	for {
-		b := f.at(f.head)
-		if word(b, 0).Load() != unix.TP_STATUS_SEND_REQUEST {
-			return sum, 0
+// TestTransmitHeader: frames without a header of the program's go out with an
+// empty one, whatever lay there before.
+func TestTransmitHeader(t *testing.T) {
+	f := newFakeTx(t, 2, 12, 1500)
+	for range 2 { // the second time over the first's header
+		f.put(t, payload(1000, 1), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16})
+		f.put(t, payload(100, 2), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2})
+		mustSync(t, f.ring)
+		f.finishAll()
+		mustSync(t, f.ring)
+		f.put(t, payload(1000, 3), nil)
+		f.put(t, payload(100, 4), nil)
+		mustSync(t, f.ring)
+		f.finishAll()
+		mustSync(t, f.ring)
+	}
+	var v ring.Vnet
+	for i, want := range []ring.Vnet{
+		{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16}, {Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2},
+		{}, {HdrLen: 100}, // a short one is all header, so that the kernel copies it
+	} {
+		if v.Decode(f.sent[i]); v != want {
+			t.Errorf("frame %d went with header %+v, want %+v", i, v, want)
 		}
-		sum += int(u32(b, 4)) - f.vnet
-		word(b, 0).Store(unix.TP_STATUS_AVAILABLE)
-		f.head = (f.head + 1) % f.frames
+		if !bytes.Equal(f.sent[i], f.sent[i+4]) && i != 2 && i != 3 {
+			t.Errorf("frame %d differs the second time", i)
+		}
+	}
+}
+
+func TestTransmitBusy(t *testing.T) {
+	for _, e := range []unix.Errno{unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.EBUSY} {
+		f := newFakeTx(t, 8, 0, 1500)
+		for i := range 8 {
+			f.put(t, payload(100, i), nil)
+		}
+		f.fail = e
+		f.d.bell = busyBell{f}
+		mustSync(t, f.ring)
+		mustSync(t, f.ring)
+		if got := f.ring.Stats.Retries.Load(); got != 2 || f.ring.Space() != 0 || f.ring.Pending() != 8 {
+			t.Errorf("%v: %d retries, %d free, %d pending", e, got, f.ring.Space(), f.ring.Pending())
+		}
+		f.fail, f.d.bell = 0, f
+		mustSync(t, f.ring)
+		f.finishAll()
+		mustSync(t, f.ring)
+		if f.ring.Pending() != 0 || f.ring.Stats.Packets.Load() != 8 {
+			t.Errorf("%v: %d pending, %d sent", e, f.ring.Pending(), f.ring.Stats.Packets.Load())
+		}
+	}
+}
+
+// busyBell is a kernel that takes nothing.
+type busyBell struct{ *fakeTx }
+
+func (b busyBell) doorbell() (int, unix.Errno) { return -1, b.fail }
+
+func TestTransmitErrors(t *testing.T) {
+	for _, c := range []struct {
+		e    unix.Errno
+		want error
+	}{{unix.ENETDOWN, ring.ErrLinkDown}, {unix.ENXIO, ring.ErrLinkDown}, {unix.EPERM, unix.EPERM}} {
+		f := newFakeTx(t, 4, 0, 1500)
+		f.fail = c.e
+		f.d.bell = busyBell{f}
+		f.put(t, payload(100, 0), nil)
+		f.ring.Cur = f.ring.Head
+		if err := f.ring.Sync(); !errors.Is(err, c.want) {
+			t.Errorf("%v: Sync says %v, want %v", c.e, err, c.want)
+		}
+		// The slot is handed over all the same, and goes when it can.
+		f.d.bell = f
+		mustSync(t, f.ring)
+		f.finishAll()
+		mustSync(t, f.ring)
+		if f.ring.Stats.Packets.Load() != 1 || f.ring.Pending() != 0 {
+			t.Errorf("%v: %d sent, %d pending", c.e, f.ring.Stats.Packets.Load(), f.ring.Pending())
+		}
+	}
+}
+
+func TestTransmitSlots(t *testing.T) {
+	f := newFakeTx(t, 4, 10, 1500)
+	r := f.ring
+	for _, bad := range []func(s *ring.Slot){
+		func(s *ring.Slot) { s.Buf++ },
+		func(s *ring.Slot) { s.Buf = 1 << 31 },
+		func(s *ring.Slot) { s.Off-- },
+		func(s *ring.Slot) { s.Len = ethHdr - 1 },
+		func(s *ring.Slot) { s.Len = f.d.frame - txOffset - 10 + 1 },
+		func(s *ring.Slot) { s.Len = 1<<32 - 1 },
+	} {
+		sent := len(f.sent)
+		f.put(t, payload(100, 1), nil)
+		f.put(t, payload(100, 2), nil)
+		bad(r.Slot(r.Head - 1))
+		r.Cur = r.Head
+		if err := r.Sync(); !errors.Is(err, ring.ErrSlot) {
+			t.Fatalf("Sync says %v, want %v", err, ring.ErrSlot)
+		}
+		if len(f.sent) != sent+1 || r.Space() != 3 {
+			t.Fatalf("%d frames sent, %d free: want the good one sent", len(f.sent)-sent, r.Space())
+		}
+		f.put(t, payload(100, 3), nil)
+		mustSync(t, r)
+		f.finishAll()
+		mustSync(t, r)
+		if r.Pending() != 0 {
+			t.Fatalf("%d slots are missing", r.Pending())
+		}
+	}
+}
+
+func TestDrain(t *testing.T) {
+	t.Run("in time", func(t *testing.T) {
+		f := newFakeTx(t, 8, 0, 1500)
+		for i := range 8 {
+			f.put(t, payload(100, i), nil)
+		}
+		f.limit = 3
+		mustSync(t, f.ring)
+		f.waiting = func(f *fakeTx) {
+			if len(f.inFlight) > 0 {
+				f.finish(0)
+			}
+		}
+		f.d.drain(f.ring, time.Minute)
+		if len(f.sent) != 8 || f.ring.Stats.Packets.Load() != 8 || f.ring.Stats.Dropped() != 0 {
+			t.Errorf("%d sent, %d counted, %d dropped", len(f.sent), f.ring.Stats.Packets.Load(), f.ring.Stats.Dropped())
+		}
+	})
+	for _, c := range []struct {
+		name  string
+		stuck error
+		limit time.Duration
+	}{{"the kernel never ends", nil, 30 * time.Millisecond}, {"the link is down", errStuck, time.Minute}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFakeTx(t, 8, 0, 1500)
+			for i := range 5 {
+				f.put(t, payload(100, i), nil)
+			}
+			mustSync(t, f.ring)
+			f.finish(0)
+			f.stuck = c.stuck
+			start := time.Now()
+			f.d.drain(f.ring, c.limit)
+			took := time.Since(start)
+			if c.stuck == nil && took < c.limit || took > c.limit+10*time.Second {
+				t.Errorf("took %v, deadline %v", took, c.limit)
+			}
+			if p, d := f.ring.Stats.Packets.Load(), f.ring.Stats.Drops[ring.DropClosed].Load(); p != 1 || d != 4 {
+				t.Errorf("%d sent, %d dropped as closed; want 1, 4", p, d)
+			}
+		})
 	}
 }
