@@ -34,6 +34,8 @@ the totals and exits with 0; the second exits at once.`,
 		Example: `  bridge -i eth1 -i eth2              # a wire
   bridge -i eth1 -i eth2 -i eth3      # a switch
   bridge -i eth1 -i eth2 --json       # one JSON object a second
+  bridge -i xdp:eth1 -i xdp:eth2      # a wire by AF_XDP
+  bridge probe -i eth1                # what the kernel and driver allow
   bridge demo                         # see it work, without root`,
 		Version:       cli.Version(),
 		Args:          noArgs,
@@ -50,7 +52,7 @@ the totals and exits with 0; the second exits at once.`,
 	root.SetVersionTemplate("bridge {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.flags(root.Flags())
-	root.AddCommand(newDemo(stdout, stderr))
+	root.AddCommand(newDemo(stdout, stderr), newProbe(stdout))
 	return root
 }
 

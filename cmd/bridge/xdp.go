@@ -88,7 +88,7 @@ func (c *config) xdpMemory(log *slog.Logger) (*xdp.Mem, error) {
 		if p.xdp == nil {
 			continue
 		}
-		d, err := netdev.Open(p.links[0], false)
+		d, err := netdev.Look(p.links[0])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}

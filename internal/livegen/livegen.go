@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/internal/caps"
 	"github.com/netring/netring/ring"
 )
 
@@ -83,12 +84,29 @@ func New(s Spec) (g *Generator, err error) {
 func hint(err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w: needs CAP_BPF and CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_raw,cap_net_admin,cap_bpf+ep)", err)
+		return fmt.Errorf("%w: %s", err, caps.Remedy(caps.BPF, caps.NetAdmin))
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
 		return &ring.UnsupportedError{Feature: "BPF_PROG_RUN with live frames", Since: "5.18", Err: err}
 	}
 	return err
 }
+
+// Probe runs a program that drops one frame, to tell whether this kernel and
+// process can generate; no interface sends anything.
+func Probe() error {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "netring_probe", Type: ebpf.XDP, License: "BSD",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
+	if err != nil {
+		return hint(fmt.Errorf("load program: %w", err))
+	}
+	_, err = prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 1, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES})
+	if err != nil {
+		err = hint(fmt.Errorf("run program: %w", err))
+	}
+	return errors.Join(err, prog.Close())
+}
+
+const xdpDrop = 1
 
 // Run sends n frames, or a few more if a signal interrupts the system call; Sent
 // tells. It blocks for as long as that takes, in the network namespace of the

@@ -47,6 +47,20 @@ func Open(name string, promisc bool) (*Device, error) {
 	return d, nil
 }
 
+// Look is Open without privilege: by a socket that cannot be promiscuous.
+func Look(name string) (*Device, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open control socket: %w", err)
+	}
+	d, err := look(name, fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return d, nil
+}
+
 // OpenFD is Open through a copy of a socket that the caller has.
 func OpenFD(name string, fd int) (*Device, error) {
 	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)

@@ -43,8 +43,8 @@ func instructions(fd int) asm.Instructions {
 	}
 }
 
-// attach loads the program and attaches it to the interface.
-func attach(ifindex, queues int, o *Options) (p *program, err error) {
+// load loads the program and its map, attached to nothing.
+func load(queues int, o *Options) (p *program, err error) {
 	// Only kernels before 5.11 count maps against the limit; there the call
 	// raises it, and if it may not, creating the map says so.
 	_ = rlimit.RemoveMemlock()
@@ -66,6 +66,20 @@ func attach(ifindex, queues int, o *Options) (p *program, err error) {
 	if p.prog, err = ebpf.NewProgram(spec); err != nil {
 		return p, capHint(fmt.Errorf("load program: %w", err))
 	}
+	return p, nil
+}
+
+// attach loads the program and attaches it to the interface.
+func attach(ifindex, queues int, o *Options) (p *program, err error) {
+	if p, err = load(queues, o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+			p = nil
+		}
+	}()
 	modes := []link.XDPAttachFlags{link.XDPDriverMode, link.XDPGenericMode}
 	switch o.Attach {
 	case AttachNative:

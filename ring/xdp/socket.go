@@ -36,22 +36,10 @@ func newQueue(m *Mem, ifindex, id int, o *Options) (q *queue, err error) {
 			q = nil
 		}
 	}()
-	q.fd, err = unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	switch {
-	case errors.Is(err, unix.EAFNOSUPPORT):
-		return q, &ring.UnsupportedError{Feature: "AF_XDP", Since: "4.18 with CONFIG_XDP_SOCKETS", Err: err}
-	case errors.Is(err, unix.EPERM):
-		return q, fmt.Errorf("open AF_XDP socket: %w: %s", err, caps.Remedy(caps.NetRaw))
-	case err != nil:
-		return q, fmt.Errorf("open AF_XDP socket: %w", err)
-	}
 	m.mu.Lock() // one socket at a time joins the memory
 	defer m.mu.Unlock()
-	first := len(m.bound) == 0
-	if first {
-		if err = register(q.fd, m.raw, m.region.BufSize()); err != nil {
-			return q, memlockHint(fmt.Errorf("register %d bytes of memory: %w", len(m.raw), err))
-		}
+	if err = q.open(m); err != nil {
+		return q, err
 	}
 	if err = q.mapRings(o.Slots); err != nil {
 		return q, err
@@ -63,6 +51,27 @@ func newQueue(m *Mem, ifindex, id int, o *Options) (q *queue, err error) {
 	m.bound = append(m.bound, q.fd)
 	q.mode.ZeroCopy, err = zeroCopy(q.fd)
 	return q, err
+}
+
+// open opens the socket; the first one over m gets it as its memory. The caller
+// holds m.mu if anybody else has m.
+func (q *queue) open(m *Mem) (err error) {
+	q.fd, err = unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		return &ring.UnsupportedError{Feature: "AF_XDP", Since: "4.18 with CONFIG_XDP_SOCKETS", Err: err}
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("open AF_XDP socket: %w: %s", err, caps.Remedy(caps.NetRaw))
+	case err != nil:
+		return fmt.Errorf("open AF_XDP socket: %w", err)
+	}
+	if len(m.bound) != 0 {
+		return nil
+	}
+	if err = register(q.fd, m.raw, m.region.BufSize()); err != nil {
+		return memlockHint(fmt.Errorf("register %d bytes of memory: %w", len(m.raw), err))
+	}
+	return nil
 }
 
 func memlockHint(err error) error {
