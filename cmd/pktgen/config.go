@@ -16,6 +16,7 @@ import (
 
 	"github.com/netring/netring/internal/gen"
 	"github.com/netring/netring/nm"
+	"github.com/netring/netring/ring"
 )
 
 // config is the command line as given.
@@ -41,6 +42,9 @@ type config struct {
 	seconds                time.Duration
 	warmup                 time.Duration
 	histogram              string
+	vnet                   int // bytes of the virtio-net header, -1 for the driver's choice
+	replay                 replayConfig
+	bench                  benchConfig
 	json, verbose          bool
 	log                    *slog.Logger
 	out                    io.Writer
@@ -49,7 +53,7 @@ type config struct {
 func (c *config) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVarP(&c.port, "interface", "i", "", "port: eth0, netmap:eth0, xdp:eth0-1, ...")
-	f.StringVarP(&c.function, "function", "f", "rx", "tx, rx, txseq, rxseq, ping or pong")
+	f.StringVarP(&c.function, "function", "f", "rx", "tx, rx, txseq, rxseq, ping, pong or replay")
 	f.StringVar(&c.engine, "engine", "ring", "how to send: ring (a frame a slot), gso (UDP super-frames, cut by the kernel or device), xdp (BPF live frames)")
 	f.Uint64VarP(&c.count, "count", "n", 0, "packets to send or receive, exactly; 0 until stopped")
 	f.StringVarP(&c.length, "length", "l", "60", "frame size without checksum: N, N-M in turn, random:N-M")
@@ -79,6 +83,9 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.seconds, "time", 0, "stop after so long; 0 until stopped")
 	f.DurationVar(&c.warmup, "warmup", 0, "leave the first so long out of the rates")
 	f.StringVar(&c.histogram, "histogram-file", "", "write the latency distribution there (rxseq, ping)")
+	f.IntVarP(&c.vnet, "vnet-header", "H", -1, "bytes of the virtio-net header between kernel and program: 0, 10 or 12 (default the driver's)")
+	c.replay.flags(f)
+	c.bench.flags(f)
 	f.BoolVar(&c.json, "json", false, "one JSON object per interval and a final one")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "say more on stderr")
 }
@@ -89,6 +96,10 @@ type plan struct {
 	spec   nm.PortSpec
 	frames gen.Config
 	rates  rate
+
+	maxSegments int    // of a super-frame, with engine gso
+	segmentedBy string // who cuts them
+	started     func() // called when the port is open, unless nil
 }
 
 // rate is what -R asks for.
@@ -98,7 +109,7 @@ type rate struct {
 	extra int // bytes beyond the frame that count, in bits
 }
 
-var functions = []string{"tx", "rx", "txseq", "rxseq", "ping", "pong"}
+var functions = []string{"tx", "rx", "txseq", "rxseq", "ping", "pong", "replay"}
 
 func (c *config) plan() (*plan, error) {
 	p := &plan{config: *c}
@@ -125,7 +136,7 @@ func (c *config) plan() (*plan, error) {
 	case c.threads > 1 && c.function != "tx" && c.function != "rx":
 		return nil, fmt.Errorf("-f %s counts one stream: leave -p out", c.function)
 	case c.threads > 1 && p.spec.Kind != nm.KindNetmap:
-		return nil, errors.New("several threads need an interface through netmap:")
+		return nil, errors.New("several threads need an interface by its bare name")
 	case c.v4 && c.v6:
 		return nil, errors.New("-4 and -6: choose one")
 	case c.report < 10*time.Millisecond:
@@ -134,10 +145,19 @@ func (c *config) plan() (*plan, error) {
 		return nil, fmt.Errorf("warm-up of %v in a run of %v: must be shorter", c.warmup, c.seconds)
 	case c.ttl < 1 || c.ttl > 255:
 		return nil, fmt.Errorf("ttl %d: must be 1 to 255", c.ttl)
+	case c.vnet != -1 && c.vnet != 0 && c.vnet != ring.VnetLen && c.vnet != ring.VnetLenMrg:
+		return nil, fmt.Errorf("-H %d: must be 0, %d or %d", c.vnet, ring.VnetLen, ring.VnetLenMrg)
+	case c.vnet > 0 && p.spec.Kind != nm.KindNetmap:
+		return nil, fmt.Errorf("-H %d: only interfaces through netmap: have the virtio-net header", c.vnet)
+	case c.vnet == 0 && c.engine == "gso":
+		return nil, errors.New("engine gso needs the virtio-net header: leave -H 0 out")
 	case c.histogram != "" && c.function != "ping" && c.function != "rxseq":
 		return nil, fmt.Errorf("--histogram-file goes with ping and rxseq, not with %s", c.function)
 	}
 	if p.rates, err = parseRate(c.rate); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.replay.validate(c), c.bench.validate(p)); err != nil {
 		return nil, err
 	}
 	if c.function == "ping" && p.rates.per == 0 {

@@ -20,12 +20,15 @@ type counts struct {
 	dropped atomic.Uint64 // by the kernel, as the receive ring was full
 	late    atomic.Uint64 // packets (bits) of the schedule that were given up
 	calls   atomic.Uint64 // system calls that sent or waited
+	supers  atomic.Uint64 // super-frames among what was received
+	skipped atomic.Uint64 // packets of a capture that cannot be sent
 }
 
 // totals is a sum of counts at one time.
 type totals struct {
 	at                                            time.Duration
 	packets, bytes, refused, dropped, late, calls uint64
+	supers, skipped                               uint64
 }
 
 func sum(at time.Duration, all []*counts) totals {
@@ -37,6 +40,8 @@ func sum(at time.Duration, all []*counts) totals {
 		t.dropped += c.dropped.Load()
 		t.late += c.late.Load()
 		t.calls += c.calls.Load()
+		t.supers += c.supers.Load()
+		t.skipped += c.skipped.Load()
 	}
 	return t
 }
@@ -57,6 +62,9 @@ type line struct {
 	Dropped  uint64  `json:"dropped_packets"`
 	Late     uint64  `json:"late"`
 	Calls    uint64  `json:"system_calls"`
+	Supers   uint64  `json:"super_frames,omitempty"`    // received: how many were larger than a frame
+	Skipped  uint64  `json:"skipped_packets,omitempty"` // replay: not to be sent
+	CutBy    string  `json:"segmented_by,omitempty"`    // gso: who makes frames of super-frames
 	AskedPPS float64 `json:"asked_pps,omitempty"`
 	AskedBPS float64 `json:"asked_bits_per_second,omitempty"`
 
@@ -70,9 +78,10 @@ type line struct {
 func (p *plan) line(kind string, a, b totals) line {
 	l := line{Type: kind, Function: p.function, Port: p.spec.String(), Seconds: (b.at - a.at).Seconds(),
 		Packets: b.packets - a.packets, Bytes: b.bytes - a.bytes, Refused: b.refused - a.refused,
-		Dropped: b.dropped - a.dropped, Late: b.late - a.late, Calls: b.calls - a.calls}
+		Dropped: b.dropped - a.dropped, Late: b.late - a.late, Calls: b.calls - a.calls,
+		Supers: b.supers - a.supers, Skipped: b.skipped - a.skipped}
 	if p.function == "tx" {
-		l.Engine = p.engine
+		l.Engine, l.CutBy = p.engine, p.segmentedBy
 	}
 	l.rates(l.Packets, l.Bytes, l.Seconds)
 	if p.rates.bits {
@@ -183,7 +192,7 @@ func (p *plan) text(w io.Writer, l *line, final bool) {
 	for _, x := range []struct {
 		name string
 		n    uint64
-	}{{"refused", l.Refused}, {"dropped", l.Dropped}, {"late", l.Late}} {
+	}{{"refused", l.Refused}, {"dropped", l.Dropped}, {"late", l.Late}, {"skipped", l.Skipped}, {"in super-frames", l.Supers}} {
 		if x.n != 0 {
 			fmt.Fprintf(w, "  %s %d", x.name, x.n)
 		}

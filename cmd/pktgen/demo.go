@@ -52,25 +52,33 @@ func demo(ctx context.Context, seconds time.Duration, rate string, asJSON bool, 
 	if err := lab.Veth("gen", "g0", "sink", "s0", netlab.VethOpts{}); err != nil {
 		return err
 	}
-	side := func(ns string, c config) func() error {
+	side := func(ns string, c config, started func()) func() error {
 		c.threads, c.burst, c.ttl, c.report, c.wait = 1, 64, 64, time.Second, 2*time.Second
 		c.engine, c.length, c.proto, c.pattern, c.dstMAC = "ring", "60", "udp", "00", "ff:ff:ff:ff:ff:ff"
+		c.vnet, c.replay, c.bench = -1, defaultReplay(), defaultBench()
 		c.json, c.out, c.log = asJSON, stdout, cli.NewLog(stderr, false)
 		return func() error {
 			p, err := c.plan()
 			if err != nil {
 				return &cli.UsageError{Err: err}
 			}
+			p.started = started
 			return lab.NS(ns).Do(func() error { return p.run(ctx) })
 		}
 	}
 	if !asJSON {
 		fmt.Fprintf(stdout, "g0 (namespace gen) sends numbered frames at %s for %v, s0 (namespace sink) receives:\n", rate, seconds)
 	}
-	receive := side("sink", config{port: "s0", function: "rxseq", exitIdle: time.Second + seconds/2})
-	send := side("gen", config{port: "g0", function: "txseq", rate: rate, seconds: seconds})
+	listening := make(chan struct{})
+	receive := side("sink", config{port: "s0", function: "rxseq", exitIdle: time.Second + seconds/2}, func() { close(listening) })
+	send := side("gen", config{port: "g0", function: "txseq", rate: rate, seconds: seconds}, nil)
 	done := make(chan error, 1)
 	go func() { done <- receive() }()
+	select {
+	case <-listening: // nothing that is sent from now on is missed
+	case err := <-done:
+		return err
+	}
 	sendErr := send()
 	return errors.Join(sendErr, <-done)
 }

@@ -5,13 +5,40 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/netring/netring/internal/offload"
 	"github.com/netring/netring/internal/packet"
 	"github.com/netring/netring/ring"
 )
 
-// maxSegments is how many datagrams the kernel cuts out of one super-frame:
-// UDP_MAX_SEGMENTS, 64 before Linux 6.9 and 128 since.
-const maxSegments = 64
+// maxSegments is how many datagrams the kernel of that release cuts out of one
+// super-frame: UDP_MAX_SEGMENTS, 64 before Linux 6.9 and 128 since.
+func maxSegments(release string) int {
+	var major, minor int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n == 2 && (major > 6 || major == 6 && minor >= 9) {
+		return 128
+	}
+	return 64
+}
+
+// segmentation asks who will cut the super-frames, and warns if nobody does.
+func (p *plan) segmentation() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return fmt.Errorf("kernel version: %w", err)
+	}
+	p.maxSegments = maxSegments(unix.ByteSliceToString(u.Release[:]))
+	by, err := offload.UDPSegmenter(p.spec.Name)
+	if err != nil {
+		return err
+	}
+	if p.segmentedBy = by.String(); by == offload.NotSegmented {
+		p.log.Warn("nobody cuts the super-frames: the other end gets them whole, with unfinished checksums; packets are counted as frames on a wire would be",
+			"port", p.spec.Name, "remedy", "ethtool -K "+p.spec.Name+" tx-udp-segmentation off")
+	}
+	return nil
+}
 
 // superFrames fills the ring with UDP super-frames: many datagrams of one flow
 // behind one header, which the kernel or the device cuts into frames. The
@@ -41,7 +68,7 @@ func newSuperFrames(t *sender) (*superFrames, error) {
 		return nil, fmt.Errorf("engine gso: frames of %d bytes have no payload: use at least %d", f.size, off+1)
 	}
 	room := 65535 - (off - 14)
-	f.segs = min(maxSegments, room/f.payload)
+	f.segs = min(t.j.maxSegments, room/f.payload)
 	if f.segs < 2 {
 		return nil, fmt.Errorf("engine gso: frames of %d bytes are too large to be joined", f.size)
 	}

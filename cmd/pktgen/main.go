@@ -20,7 +20,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	var c config
 	root := &cobra.Command{
-		Use:   "pktgen -i PORT -f tx|rx|ping|pong|txseq|rxseq",
+		Use:   "pktgen -i PORT -f tx|rx|ping|pong|txseq|rxseq|replay",
 		Short: "Generate, receive and measure packets",
 		Long: `pktgen sends packets at a rate, or as fast as it can, or counts what arrives, in
 the manner of netmap's pkt-gen. A port is an interface (eth0, netmap:eth0,
@@ -36,6 +36,8 @@ SIGINT or SIGTERM stops, waits for what is on its way, and prints the summary.`,
   pktgen -i eth0 -f tx -n 1000 -s 10.0.0.1-10.0.0.9:99 -p 2
   pktgen -i eth0 -f tx --engine gso -R 10Gbit
   pktgen -i eth1 -f rx --json
+  pktgen -i eth0 -f replay --file x.pcap --speed 2
+  pktgen -i eth0 --rx-port eth1 --throughput       # highest rate without loss
   pktgen -i eth0 -f ping -n 1000 -R 1k             # against pktgen -f pong`,
 		Version:       cli.Version(),
 		Args:          noArgs,

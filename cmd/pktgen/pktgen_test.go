@@ -119,6 +119,8 @@ func TestExact(t *testing.T) {
 		{"imix, tags", 1200, []string{"--imix", "--vlan", "0x88a8/5", "--vlan", "7:3", "-s", "10.0.0.1-10.0.0.9", "-z"}},
 		{"ipv6", 1200, []string{"-6", "-l", "62-90", "-s", "fd00::1-fd00::9", "-d", "fd00::2:1-fd00::2:7"}},
 		{"rate", 300, []string{"-R", "10k"}},
+		{"no virtio-net header", 1000, []string{"-H", "0"}},
+		{"long virtio-net header", 1000, []string{"-H", "12"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := veth(t)
@@ -223,6 +225,46 @@ func TestSuperFrames(t *testing.T) {
 	}
 }
 
+// TestSuperFramesWhole: where nobody cuts super-frames it is said, and the
+// receiver counts the frames that they are on a wire.
+func TestSuperFramesWhole(t *testing.T) {
+	a, b := veth(t)
+	var errs started
+	errs.ready = make(chan struct{})
+	for _, c := range []struct {
+		on    bool
+		cutBy string
+	}{{true, "peer-sees-super-frames"}, {false, "kernel"}} {
+		for _, ns := range []*netlab.NS{a, b} {
+			if err := ns.Offload(map[*netlab.NS]string{a: "a0", b: "b0"}[ns], map[string]bool{"tx-udp-segmentation": c.on}); err != nil {
+				netlab.Skip(t, "cannot switch UDP segmentation: %v", err)
+			}
+		}
+		for _, args := range [][]string{{"-n", "1000"}, {"-n", "1001", "-l", "1514"}, {"-n", "300", "-6", "-l", "100", "--vlan", "7"}} {
+			ctx, cancel := context.WithCancel(context.Background())
+			done := background(t, ctx, b, "-i", "b0", "-f", "rx", "-n", args[1], "-W", "5s")
+			errs.Reset()
+			l := last(runIn(t, ctx, a, &errs, append([]string{"-i", "a0", "-f", "tx", "--engine", "gso", "-R", "50k"}, args...)...))
+			got := <-done
+			cancel()
+			if fmt.Sprint(l.Packets) != args[1] || got.Packets != l.Packets || got.Bytes != l.Bytes {
+				t.Errorf("%v: sent %d (%d bytes), received %d (%d bytes)", args, l.Packets, l.Bytes, got.Packets, got.Bytes)
+			}
+			if l.CutBy != c.cutBy || (got.Supers != 0) != c.on || strings.Contains(errs.String(), "nobody cuts") != c.on {
+				t.Errorf("%v: cut by %q, want %q; %d super-frames received; %s", args, l.CutBy, c.cutBy, got.Supers, errs.String())
+			}
+		}
+	}
+}
+
+func TestMaxSegments(t *testing.T) {
+	for release, want := range map[string]int{"5.15.0-91-generic": 64, "6.8.12": 64, "6.9.0-rc1": 128, "6.18.44-fc": 128, "7.0": 128, "": 64, "x": 64} {
+		if got := maxSegments(release); got != want {
+			t.Errorf("Linux %q: %d, want %d", release, got, want)
+		}
+	}
+}
+
 // TestLiveFrames: engine xdp is exact, its frames are valid.
 func TestLiveFrames(t *testing.T) {
 	netlab.NeedRoot(t)
@@ -270,29 +312,41 @@ func TestLiveFrames(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for args, why := range map[string]string{
-		"":                                    "give one with -i",
-		"-i eth0 -f nosuch":                   "one of tx",
-		"-i eth0 extra":                       "unexpected argument",
-		"-i eth0 -b 0":                        "burst 0",
-		"-i eth0 -p 0":                        "threads 0",
-		"-i eth0 -f tx -l 10":                 "14 to",
-		"-i eth0 -f tx -l 20":                 "too small",
-		"-i eth0 -f tx -R fast":               "rate",
-		"-i eth0 -f tx -R 0.1":                "at least 1",
-		"-i eth0 -4 -6":                       "choose one",
-		"-i eth0 -s 10.0.0.1 -6":              "other family",
-		"-i eth0 -f tx -D 00:11":              "MAC address",
-		"-i eth0 -f tx --vlan 4095":           "vlan",
-		"-i eth0 -f tx --payload xy":          "hexadecimal",
-		"-i eth0 -f txseq -p 2":               "leave -p out",
-		"-i eth0 -f rx --engine gso":          "only goes with",
-		"-i xdp:eth0 -f tx --engine gso":      "bare name",
-		"-i eth0 -f tx --engine gso -l 60-90": "one size",
-		"-i netmap:eth0@foo":                  "unknown option",
-		"-i eth0 --nosuch":                    "unknown flag",
-		"-i eth0 -f tx --time 1s --warmup 2s": "shorter",
-		"-i eth0 -f rx --histogram-file x":    "goes with",
-		"-i eth0 -f ping -l 60 --imix":        "too small",
+		"":                                               "give one with -i",
+		"-i eth0 -f nosuch":                              "one of tx",
+		"-i eth0 extra":                                  "unexpected argument",
+		"-i eth0 -b 0":                                   "burst 0",
+		"-i eth0 -p 0":                                   "threads 0",
+		"-i eth0 -f tx -l 10":                            "14 to",
+		"-i eth0 -f tx -l 20":                            "too small",
+		"-i eth0 -f tx -R fast":                          "rate",
+		"-i eth0 -f tx -R 0.1":                           "at least 1",
+		"-i eth0 -4 -6":                                  "choose one",
+		"-i eth0 -s 10.0.0.1 -6":                         "other family",
+		"-i eth0 -f tx -D 00:11":                         "MAC address",
+		"-i eth0 -f tx --vlan 4095":                      "vlan",
+		"-i eth0 -f tx --payload xy":                     "hexadecimal",
+		"-i eth0 -f txseq -p 2":                          "leave -p out",
+		"-i eth0 -f rx --engine gso":                     "only goes with",
+		"-i xdp:eth0 -f tx --engine gso":                 "bare name",
+		"-i eth0 -f tx --engine gso -l 60-90":            "one size",
+		"-i netmap:eth0@foo":                             "unknown option",
+		"-i eth0 --nosuch":                               "unknown flag",
+		"-i eth0 -f tx --time 1s --warmup 2s":            "shorter",
+		"-i eth0 -f rx --histogram-file x":               "goes with",
+		"-i eth0 -f ping -l 60 --imix":                   "too small",
+		"-i eth0 -f tx -H 11":                            "must be 0, 10 or 12",
+		"-i eth0 -f tx --engine gso -H 0":                "leave -H 0 out",
+		"-i eth0 -f replay":                              "--file",
+		"-i eth0 -f tx --file x":                         "go with -f replay",
+		"-i eth0 -f replay --file x --speed -1":          "speed",
+		"-i eth0 -f replay --file x --speed 2 -R 5":      "choose one",
+		"-i eth0 -f replay --file x --loop -1":           "loop",
+		"-i eth0 --throughput":                           "--rx-port",
+		"-i eth0 --rx-port eth1":                         "go with --throughput",
+		"-i eth0 --rx-port eth1 --throughput -f ping":    "leave -f ping out",
+		"-i eth0 --rx-port eth1 --throughput -n 5":       "leave --engine",
+		"-i eth0 --rx-port eth1 --loss-curve --sizes 60": "64 to",
 	} {
 		var out, errs bytes.Buffer
 		if code := run(strings.Fields(args), &out, &errs); code != cli.ExitUsage || !strings.Contains(errs.String(), why) {

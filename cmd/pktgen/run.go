@@ -63,6 +63,14 @@ func (p *plan) run(ctx context.Context) (err error) {
 		}
 		copy(p.frames.SrcMAC[:], ifi.HardwareAddr)
 	}
+	if p.engine == "gso" {
+		if err := p.segmentation(); err != nil {
+			return err
+		}
+	}
+	if p.bench.on() {
+		return j.measure(ctx)
+	}
 	workers, closeAll, err := j.workers(ctx)
 	if err != nil {
 		return err
@@ -80,7 +88,7 @@ func (j *job) workers(ctx context.Context) (w []worker, closeAll func() error, e
 		}
 		return []worker{x}, x.close, nil
 	}
-	d, err := j.open(ctx)
+	d, err := j.open(ctx, j.port, j.function)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,6 +108,8 @@ func (j *job) workers(ctx context.Context) (w []worker, closeAll func() error, e
 		w, err = j.ping(d)
 	case "pong":
 		w, err = j.pong(d)
+	case "replay":
+		w, err = j.replayers(d)
 	}
 	if err != nil {
 		return fail(err)
@@ -107,18 +117,20 @@ func (j *job) workers(ctx context.Context) (w []worker, closeAll func() error, e
 	return w, d.Close, nil
 }
 
-// open opens the port with a ring for each thread and waits for the link.
-func (j *job) open(ctx context.Context) (*nm.Desc, error) {
+// open opens a port for a function, with a ring for each thread, and waits for
+// the link.
+func (j *job) open(ctx context.Context, port, function string) (*nm.Desc, error) {
 	var o nm.Options
 	o.TPACKET.RxQueues, o.TPACKET.TxQueues = 1, 1
-	switch j.function {
-	case "tx", "txseq":
+	o.TPACKET.NoVnet, o.TPACKET.VnetLen = j.vnet == 0, max(j.vnet, 0)
+	switch function {
+	case "tx", "txseq", "replay":
 		o.TPACKET.RxQueues, o.TPACKET.TxQueues = -1, j.threads
 		o.XDP.TXOnly = true
 	case "rx", "rxseq":
 		o.TPACKET.RxQueues, o.TPACKET.TxQueues = j.threads, -1
 	}
-	d, err := nm.Open(j.port, o)
+	d, err := nm.Open(port, o)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +145,7 @@ func (j *job) open(ctx context.Context) (*nm.Desc, error) {
 			break
 		}
 		if !said {
-			j.log.Info("waiting for the link", "port", j.spec.Name)
+			j.log.Info("waiting for the link", "port", port)
 		}
 		select {
 		case <-ctx.Done():
@@ -179,6 +191,9 @@ func (j *job) drive(ctx context.Context, workers []worker) error {
 		}
 	}
 	j.log.Debug("started", "port", j.spec.String(), "function", j.function)
+	if j.started != nil {
+		j.started()
+	}
 	r := &reporter{p: j.plan, all: j.counts, clock: j.clock.since, extra: j.extra}
 	done, reported := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/netring/netring/internal/gen"
@@ -21,6 +22,7 @@ type receiver struct {
 	bound  bool
 	n      *counts
 	each   func(frame []byte, now time.Duration) // for numbered streams, nil to count only
+	match  *atomic.Pointer[matcher]              // counts these frames only, unless nil
 	kernel time.Duration                         // when the kernel was last asked for its drops
 }
 
@@ -77,13 +79,20 @@ func (t *receiver) run(ctx context.Context) error {
 
 // take counts what the last sync brought, and no more than is asked for.
 func (t *receiver) take(now time.Duration) {
-	var packets, bytes uint64
+	var packets, bytes, supers uint64
 	r := t.r
 	for r.Head != r.Tail() && (!t.bound || packets < t.left) {
 		s := r.Slot(r.Head)
-		bytes += uint64(s.Len)
-		if s.Flags&ring.SlotMoreFrag == 0 {
+		switch {
+		case t.match != nil && !t.match.Load().ours(r.Frame(r.Head)):
+		case s.Flags&ring.SlotGSO != 0:
+			frames, size := onWire(r, r.Head)
+			packets, bytes, supers = packets+frames, bytes+size, supers+1
+		case s.Flags&ring.SlotMoreFrag == 0:
 			packets++
+			fallthrough
+		default:
+			bytes += uint64(s.Len)
 		}
 		if t.each != nil {
 			t.each(r.Frame(r.Head), now)
@@ -93,9 +102,39 @@ func (t *receiver) take(now time.Duration) {
 	r.Cur = r.Head
 	t.n.packets.Add(packets)
 	t.n.bytes.Add(bytes)
+	t.n.supers.Add(supers)
 	if t.bound {
-		t.left -= packets
+		t.left -= min(t.left, packets) // the last super-frame may bring more
 	}
+}
+
+// onWire is how many frames, and bytes of them, the super-frame in slot k is
+// on a wire: its payload in segments, each behind headers of its own.
+func onWire(r *ring.Ring, k uint32) (frames, bytes uint64) {
+	n := uint64(r.Slot(k).Len)
+	var v ring.Vnet
+	if !r.Vnet(k, &v) || v.GSOSize == 0 || v.Flags&ring.VnetNeedCsum == 0 {
+		return 1, n
+	}
+	// Not HdrLen: that is how much the kernel wants to be contiguous.
+	f, head := r.Frame(k), int(v.CsumStart)
+	switch v.GSOType &^ ring.VnetGSOECN {
+	case ring.VnetGSOUDPL4:
+		head += 8
+	case ring.VnetGSOTCPv4, ring.VnetGSOTCPv6:
+		if head+12 >= len(f) {
+			return 1, n
+		}
+		head += int(f[head+12]>>4) * 4
+	default:
+		return 1, n
+	}
+	if head >= len(f) {
+		return 1, n
+	}
+	payload, size := uint64(len(f)-head), uint64(v.GSOSize)
+	frames = (payload + size - 1) / size
+	return frames, payload + frames*uint64(head)
 }
 
 func (t *receiver) refresh(now time.Duration) error {

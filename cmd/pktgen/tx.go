@@ -20,8 +20,8 @@ type sender struct {
 	bound bool
 	probe gen.Probe
 	n     *counts
-	base  struct{ packets, bytes, refused, bells uint64 }
-	super *superFrames // with engine gso
+	base  struct{ packets, bytes, refused, bells uint64 } // of the ring before this sender
+	super *superFrames                                    // with engine gso
 }
 
 // drainTime is how long a sender waits for what it has handed over.
@@ -37,6 +37,8 @@ func (j *job) sender(r *ring.Ring, i int) (*sender, error) {
 		return nil, fmt.Errorf("frames of %d bytes: %s sends up to %d; use smaller ones or raise the MTU", most, j.spec.Name, r.MaxFrame())
 	}
 	t := &sender{j: j, r: r, b: b, left: share(j.count, i, j.threads), bound: j.count != 0, n: &counts{}}
+	t.base.packets, t.base.bytes = r.Stats.Packets.Load(), r.Stats.Bytes.Load()
+	t.base.refused, t.base.bells = r.Stats.Drops[ring.DropRefused].Load(), r.Stats.Doorbells.Load()
 	j.counts = append(j.counts, t.n)
 	if j.engine == "gso" {
 		t.super, err = newSuperFrames(t)
@@ -97,6 +99,11 @@ func (t *sender) burst(due uint64, now time.Duration) error {
 		cost = t.fill(due, now)
 	}
 	t.s.Sent(cost)
+	return t.push()
+}
+
+// push hands over what has been put into the ring.
+func (t *sender) push() error {
 	err := t.r.Sync()
 	t.collect()
 	if errors.Is(err, ring.ErrLinkDown) {
@@ -138,12 +145,14 @@ func (t *sender) collect() {
 	if t.super != nil {
 		t.super.collect()
 	} else {
-		t.n.packets.Store(t.r.Stats.Packets.Load())
-		t.n.bytes.Store(t.r.Stats.Bytes.Load())
-		t.n.refused.Store(t.r.Stats.Drops[ring.DropRefused].Load())
+		t.n.packets.Store(t.r.Stats.Packets.Load() - t.base.packets)
+		t.n.bytes.Store(t.r.Stats.Bytes.Load() - t.base.bytes)
+		t.n.refused.Store(t.r.Stats.Drops[ring.DropRefused].Load() - t.base.refused)
 	}
-	t.n.calls.Store(t.r.Stats.Doorbells.Load())
-	t.n.late.Store(t.s.Late())
+	t.n.calls.Store(t.r.Stats.Doorbells.Load() - t.base.bells)
+	if t.s != nil {
+		t.n.late.Store(t.s.Late())
+	}
 }
 
 // drain waits until what was handed over is done.
