@@ -106,7 +106,7 @@ func TestGeometryRefuses(t *testing.T) {
 			t.Errorf("%v gives %+v", c, g)
 		}
 	}
-	if g, err := solveV3(70000, 1<<26, 1<<32, 4096); err == nil {
+	if g, err := solveV3(70000, 1<<30+4096, 0, 4096); err == nil {
 		t.Errorf("%+v", g)
 	}
 }
