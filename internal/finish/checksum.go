@@ -1,8 +1,10 @@
 package finish
 
 import (
+	"encoding/binary"
 	"errors"
 
+	"github.com/netring/netring/internal/packet"
 	"github.com/netring/netring/ring"
 )
 
@@ -44,10 +46,7 @@ func Checksum(frame []byte, v *ring.Vnet) error {
 	if field+2 > len(frame) {
 		return ErrMalformed
 	}
-	s := fold(sum(frame[start:], 0))
-	if s == 0 {
-		s = 0xffff
-	}
-	putSum(frame[field:], s)
+	s := packet.UDPChecksum(packet.Fold(packet.Sum(frame[start:], 0)))
+	binary.BigEndian.PutUint16(frame[field:], s)
 	return nil
 }

@@ -1,11 +1,11 @@
 package finish
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/netring/netring/internal/packet"
 	"github.com/netring/netring/ring"
 )
 
@@ -13,10 +13,10 @@ import (
 // the field included, is all ones.
 func checksumOK(s *Segments, b []byte) bool {
 	l4 := b[s.l4:]
-	if fold(sum(l4, add(s.pseudo, be16(uint16(len(l4)))))) != 0 && !s.nosum {
+	if packet.Fold(packet.Sum(l4, s.pseudo+uint64(len(l4)))) != 0 && !s.nosum {
 		return false
 	}
-	return s.v6 || fold(sum(b[s.l3:s.l4], 0)) == 0
+	return s.v6 || packet.Fold(packet.Sum(b[s.l3:s.l4], 0)) == 0
 }
 
 func FuzzSegments(f *testing.F) {
@@ -48,31 +48,6 @@ func FuzzSegments(f *testing.F) {
 		}
 		if payload != len(s.frame)-s.hdr {
 			t.Fatalf("%d bytes of payload, want %d", payload, len(s.frame)-s.hdr)
-		}
-	})
-}
-
-func FuzzSum(f *testing.F) {
-	f.Add([]byte{1, 2, 3}, uint64(0))
-	f.Add(bytes.Repeat([]byte{0xff}, 70), ^uint64(0))
-	f.Fuzz(func(t *testing.T, b []byte, acc uint64) {
-		// The textbook's way, 16 bits at a time.
-		var want uint64
-		for i := 0; i < len(b); i += 2 {
-			want += uint64(b[i])
-			if i+1 < len(b) {
-				want += uint64(b[i+1]) << 8
-			}
-		}
-		for range 4 {
-			want += acc & 0xffff
-			acc, want = acc>>16|acc<<48, want>>16+want&0xffff
-		}
-		want = want>>16 + want&0xffff
-		want = want>>16 + want&0xffff
-		got := fold(sum(b, acc))
-		if w := ^uint16(want); got != w && !(got|w == 0xffff && got&w == 0) {
-			t.Fatalf("checksum %04x, want %04x", got, w)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package finish
 import (
 	"encoding/binary"
 
+	"github.com/netring/netring/internal/packet"
 	"github.com/netring/netring/ring"
 )
 
@@ -109,7 +110,7 @@ func (s *Segments) ipv4() error {
 	}
 	s.frame = s.frame[:s.l3+total]
 	s.l4 = s.l3 + ihl
-	s.pseudo = add(sum(p[12:20], 0), be16(uint16(p[9])))
+	s.pseudo = pseudoSum(p[12:20], p[9])
 	return s.isTransport(p[9])
 }
 
@@ -141,8 +142,13 @@ func (s *Segments) ipv6() error {
 		return ErrMalformed
 	}
 	s.l4 = s.l3 + at
-	s.pseudo = add(sum(p[8:40], 0), be16(uint16(next)))
+	s.pseudo = pseudoSum(p[8:40], next)
 	return s.isTransport(next)
+}
+
+// pseudoSum is the sum of the pseudo header but for its length, in 16 bits.
+func pseudoSum(addrs []byte, proto byte) uint64 {
+	return uint64(^packet.Fold(packet.Sum(addrs, uint64(proto))))
 }
 
 // isTransport checks that the protocol is the one to cut.
@@ -204,7 +210,7 @@ func (s *Segments) Next(dst []byte) int {
 	copy(dst[s.hdr:], s.frame[from:to])
 	s.network(dst)
 	l4 := dst[s.l4:]
-	acc := add(s.pseudo, be16(uint16(len(l4))))
+	acc := s.pseudo + uint64(len(l4))
 	if s.udp {
 		s.datagram(l4, acc)
 	} else {
@@ -224,7 +230,7 @@ func (s *Segments) network(dst []byte) {
 	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
 	binary.BigEndian.PutUint16(p[4:], binary.BigEndian.Uint16(p[4:])+uint16(s.i))
 	p[10], p[11] = 0, 0
-	putSum(p[10:], fold(sum(p[:s.l4-s.l3], 0)))
+	binary.BigEndian.PutUint16(p[10:], packet.Fold(packet.Sum(p[:s.l4-s.l3], 0)))
 }
 
 // segment writes what changes in a TCP header; acc is the pseudo header's sum.
@@ -237,7 +243,7 @@ func (s *Segments) segment(p []byte, acc uint64) {
 		p[13] &^= tcpCWR
 	}
 	p[16], p[17] = 0, 0
-	putSum(p[16:], fold(sum(p, acc)))
+	binary.BigEndian.PutUint16(p[16:], packet.Fold(packet.Sum(p, acc)))
 }
 
 // datagram writes what changes in a UDP header.
@@ -247,9 +253,5 @@ func (s *Segments) datagram(p []byte, acc uint64) {
 		return
 	}
 	p[6], p[7] = 0, 0
-	c := fold(sum(p, acc))
-	if c == 0 {
-		c = 0xffff // zero would say that there is none
-	}
-	putSum(p[6:], c)
+	binary.BigEndian.PutUint16(p[6:], packet.UDPChecksum(packet.Fold(packet.Sum(p, acc))))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+	"github.com/netring/netring/internal/packet"
 	"github.com/netring/netring/ring"
 )
 
@@ -139,7 +140,7 @@ func (f *flow) super(t testing.TB) ([]byte, ring.Vnet) {
 	if f.udp {
 		proto = protoUDP
 	}
-	putSum(b[l4+off:], ^fold(add(sum(addrs, 0), add(be16(proto), be16(uint16(len(b)-l4))))))
+	binary.BigEndian.PutUint16(b[l4+off:], ^packet.Fold(packet.PseudoSum(addrs, nil, uint8(proto), len(b)-l4)))
 	return b, v
 }
 

@@ -8,28 +8,36 @@ import (
 // Sum adds b to the one's complement sum s (RFC 1071), as big endian 16-bit
 // words. Start with 0 or what [PseudoSum] gives. Parts may be added one after
 // the other if all but the last are of even length.
+//
+// The sum does not care about byte order as long as it is one throughout (RFC
+// 1071, section 2 B): b is added up in little endian, which costs nothing on
+// most machines, and turned once.
 func Sum(b []byte, s uint64) uint64 {
-	be := binary.BigEndian
-	var c uint64
+	le := binary.LittleEndian
+	var t, c uint64
 	for len(b) >= 32 {
-		s, c = bits.Add64(s, be.Uint64(b), 0)
-		s, c = bits.Add64(s, be.Uint64(b[8:]), c)
-		s, c = bits.Add64(s, be.Uint64(b[16:]), c)
-		s, c = bits.Add64(s, be.Uint64(b[24:]), c)
-		s, c = bits.Add64(s, 0, c)
-		s += c
+		t, c = bits.Add64(t, le.Uint64(b), 0)
+		t, c = bits.Add64(t, le.Uint64(b[8:]), c)
+		t, c = bits.Add64(t, le.Uint64(b[16:]), c)
+		t, c = bits.Add64(t, le.Uint64(b[24:]), c)
+		t, c = bits.Add64(t, 0, c)
+		t += c
 		b = b[32:]
 	}
 	for len(b) >= 8 {
-		s, c = bits.Add64(s, be.Uint64(b), 0)
-		s += c
+		t, c = bits.Add64(t, le.Uint64(b), 0)
+		t += c
 		b = b[8:]
 	}
-	var rest uint64
-	for i, x := range b {
-		rest |= uint64(x) << (56 - 8*i)
+	if len(b) != 0 {
+		var rest uint64
+		for i, x := range b {
+			rest |= uint64(x) << (8 * i)
+		}
+		t, c = bits.Add64(t, rest, 0)
+		t += c
 	}
-	s, c = bits.Add64(s, rest, 0)
+	s, c = bits.Add64(s, bits.ReverseBytes64(t), 0)
 	return s + c
 }
 

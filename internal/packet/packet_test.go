@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"net"
@@ -347,4 +348,30 @@ func BenchmarkSum(b *testing.B) {
 	for b.Loop() {
 		Sum(f, 0)
 	}
+}
+
+// FuzzSum compares with the textbook's way, 16 bits at a time.
+func FuzzSum(f *testing.F) {
+	f.Add([]byte{1, 2, 3}, uint64(0))
+	f.Add(bytes.Repeat([]byte{0xff}, 70), ^uint64(0))
+	f.Fuzz(func(t *testing.T, b []byte, acc uint64) {
+		var want uint64
+		for i := 0; i < len(b); i += 2 {
+			want += uint64(b[i]) << 8
+			if i+1 < len(b) {
+				want += uint64(b[i+1])
+			}
+		}
+		got := Fold(Sum(b, acc))
+		for ; acc != 0; acc >>= 16 {
+			want += acc & 0xffff
+		}
+		for want > 0xffff {
+			want = want>>16 + want&0xffff
+		}
+		// 0 and 0xffff are the same number.
+		if w := ^uint16(want); got != w && !(got|w == 0xffff && got&w == 0) {
+			t.Fatalf("checksum %04x, want %04x", got, w)
+		}
+	})
 }
