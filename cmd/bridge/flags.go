@@ -16,6 +16,7 @@ import (
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/nm"
+	"github.com/netring/netring/nm/vale"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/sched"
 )
@@ -32,6 +33,7 @@ type config struct {
 	ports []portSpec // the interfaces, parsed
 	poll  poll.Options
 	queue sched.Options
+	table vale.TableOptions
 
 	mode string
 	cpus string
@@ -54,7 +56,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.drain, "drain", time.Second, "how long to go on forwarding, when told to stop, what has arrived")
 	f.BoolVar(&c.json, "json", false, "report in JSON, one object a line")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "say more on stderr")
-	f.BoolVar(&c.fdb, "fdb", false, "print the switch's address table at the end and on SIGUSR1")
+	c.switchFlags(f)
 	c.portFlags(f)
 	c.pollFlags(f)
 	c.queueFlags(f)
@@ -140,7 +142,10 @@ func (c *config) validate() error {
 	if err := c.parse(); err != nil {
 		return err
 	}
-	return c.validateInterfaces()
+	if err := c.validateInterfaces(); err != nil {
+		return err
+	}
+	return c.validateSwitch()
 }
 
 // parse fills in what was given as text and lets the packages look at it all.
@@ -193,7 +198,7 @@ func (c *config) parse() (err error) {
 
 // options are the bridge's, once the config is valid.
 func (c *config) options(log *slog.Logger) forward.Options {
-	return forward.Options{Poll: c.poll, Queue: c.queue, Drain: c.drain, Guarded: c.gate == "auto", Log: log}
+	return forward.Options{Poll: c.poll, Queue: c.queue, Table: c.table, Drain: c.drain, Guarded: c.gate == "auto", Log: log}
 }
 
 // portSpec is what one -i names.

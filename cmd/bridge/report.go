@@ -51,6 +51,7 @@ type portReport struct {
 	Retries  uint64            `json:"tx_retries"`
 	Queue    queueReport       `json:"queue"`
 	Gate     *gateReport       `json:"gate,omitempty"`
+	Switch   *switchReport     `json:"switch,omitempty"`
 	Group    *lagg.Status      `json:"group,omitempty"`
 }
 
@@ -190,6 +191,7 @@ func newPortReport(p *forward.PortStats) portReport {
 	if p.Filtered != 0 {
 		r.RXDrops["filter"] += p.Filtered
 	}
+	r.addSwitch(p.Switch)
 	if p.NoLink != 0 {
 		r.TXDrops["link"] += p.NoLink
 	}

@@ -56,6 +56,9 @@ func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) 
 	// Closing sends what the drivers still have, and counts the rest: the
 	// totals are exact after it.
 	err = errors.Join(err, b.Close())
+	if c.fdb {
+		err = errors.Join(err, s.printFDB())
+	}
 	return errors.Join(err, s.final())
 }
 
@@ -76,6 +79,8 @@ func (s *session) run(ctx context.Context, interval time.Duration) error {
 	// A report that cannot be written ends the bridge: nobody reads it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	fdb, stop := fdbSignal(s.b.Table())
+	defer stop()
 	go func() { done <- s.b.Run(ctx) }()
 	var tick <-chan time.Time
 	if interval > 0 {
@@ -84,14 +89,18 @@ func (s *session) run(ctx context.Context, interval time.Duration) error {
 		tick = t.C
 	}
 	for {
+		var err error
 		select {
 		case err := <-done:
 			return err
+		case <-fdb:
+			err = s.printFDB()
 		case now := <-tick:
-			if err := s.interval(now); err != nil {
-				cancel()
-				return errors.Join(fmt.Errorf("write report: %w", err), <-done)
-			}
+			err = s.interval(now)
+		}
+		if err != nil {
+			cancel()
+			return errors.Join(fmt.Errorf("write report: %w", err), <-done)
 		}
 	}
 }

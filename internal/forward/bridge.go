@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/netring/netring/lagg"
+	"github.com/netring/netring/nm/vale"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -31,6 +32,8 @@ type Options struct {
 	// ungated.
 	Guarded bool
 	Gate    poll.GateConfig
+	// Table is the address table's, with more than two ports.
+	Table vale.TableOptions
 	// Log takes what is worth saying once, such as links going down; nil for
 	// slog's default.
 	Log *slog.Logger
@@ -42,6 +45,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("drain for %v: must not be negative", o.Drain)
 	}
 	if err := o.Gate.Validate(); err != nil {
+		return err
+	}
+	if err := o.Table.Validate(); err != nil {
 		return err
 	}
 	return o.Poll.Validate()
@@ -74,6 +80,7 @@ type Bridge struct {
 	workers []*worker
 	left    []leftover // per port
 	pass    func(w *worker, s *station, budget int) int
+	sw      *vale.Switch // nil for a wire
 	closed  bool
 }
 
@@ -91,9 +98,6 @@ func New(ports []Port, o Options) (*Bridge, error) {
 	o.defaults()
 	if len(ports) < 2 {
 		return nil, fmt.Errorf("a bridge of %d ports: needs at least two", len(ports))
-	}
-	if len(ports) > 2 {
-		return nil, errors.New("a bridge of more than two ports is not built yet")
 	}
 	s, err := poll.New(o.Poll)
 	if err != nil {
@@ -123,6 +127,11 @@ func New(ports []Port, o Options) (*Bridge, error) {
 		w, err := b.newWorker(i)
 		b.workers = append(b.workers, w)
 		if err != nil {
+			return nil, errors.Join(err, b.closeFinishers())
+		}
+	}
+	if len(ports) > 2 {
+		if err := b.openSwitch(); err != nil {
 			return nil, errors.Join(err, b.closeFinishers())
 		}
 	}

@@ -21,6 +21,7 @@ type link struct {
 
 	group  *lagg.Group // that the link is a member of, nil if it stands alone
 	member int
+	lost   func() // called when the link goes down; nil if nobody cares
 }
 
 // report takes the outcome of an operation on the link and returns the error
@@ -52,6 +53,9 @@ func (l *link) setDown(down bool) {
 	}
 	if l.group != nil {
 		l.group.SetLink(l.member, !down, monotonic())
+	}
+	if down && l.lost != nil {
+		l.lost()
 	}
 	if down {
 		l.log.Warn("link is down: its frames are dropped until it is back", "port", l.port.Name())

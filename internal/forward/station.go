@@ -30,7 +30,7 @@ func (s *station) Poll(budget int) (int, error) {
 		return 0, err
 	}
 	defer s.w.exit()
-	s.w.now()
+	s.w.tick(s.w.now())
 	if err := s.link.report(s.rx.Sync()); err != nil {
 		return 0, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/netring/netring/internal/gate"
 	"github.com/netring/netring/lagg"
+	"github.com/netring/netring/nm/vale"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -31,6 +32,9 @@ type PortStats struct {
 	// deliver, NoLink those for a group without a link that is up (cause link).
 	Filtered, NoLink uint64
 	Group            *lagg.Status // nil for one link
+	// Switch has what the switch did with the frames from and for this port;
+	// nil in a wire.
+	Switch *vale.PortStats
 }
 
 // LinkStats are the counters of one interface, over all workers.
@@ -106,9 +110,18 @@ func (c *Counts) Dropped() (n uint64) {
 // Run has returned and the ports are closed.
 func (b *Bridge) Stats() Stats {
 	s := Stats{Workers: b.sched.Stats()}
+	var switched []vale.PortStats
+	if b.sw != nil {
+		switched = b.sw.Ports()
+	}
 	n := 0 // index of the link among all
 	for i, p := range b.ports {
 		ps := PortStats{Name: p.Name, Untaken: b.left[i].untaken.Load(), Abandoned: b.left[i].abandoned.Load(), Filtered: b.left[i].filtered.Load()}
+		if switched != nil {
+			ps.Switch = &switched[i]
+			// Each flooded frame went to all ports but one.
+			s.Copied += ps.Switch.Flooded * uint64(len(b.ports)-2)
+		}
 		if g := b.links[i][0].group; g != nil {
 			status := g.Status()
 			ps.Group = &status

@@ -23,6 +23,7 @@ type worker struct {
 	stations []*station
 	out      []ring.Egress // per bridge port
 	groups   []*groupOut   // per bridge port, nil for one link
+	ticked   time.Duration // when the switch was told the time
 }
 
 // newWorker builds worker id over ring id of every link; with an error it
