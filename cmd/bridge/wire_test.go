@@ -114,7 +114,6 @@ func retag(t *testing.T, frame, oob []byte) []byte {
 var (
 	macA     = []byte{2, 0, 0, 0, 0, 0xa}
 	macB     = []byte{2, 0, 0, 0, 0, 0xb}
-	macC     = []byte{2, 0, 0, 0, 0, 0xc}
 	macGroup = []byte{1, 0, 0x5e, 0, 0, 1}
 	macAll   = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 )
