@@ -37,7 +37,7 @@ func TestFix(t *testing.T) {
 	}{
 		{ModeVnet, nil, 0},
 		{ModePlain, []string{"rx-gro"}, 1},
-		{ModeXDP, []string{"rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"}, 1},
+		{ModeXDP, nil, 1}, // a veth takes no tag out itself
 	} {
 		lab := netlab.Setup(t, "a", "b")
 		lab.Pair(t, "a", "a0", "b", "b0", netlab.VethOpts{Offloads: map[string]bool{"rx-gro": true}})
