@@ -11,7 +11,8 @@
 //	}
 //
 // The names are those of [ParsePort]: interfaces through TPACKET (netmap:eth0)
-// or AF_XDP (xdp:eth0), pipes between goroutines (netmap:x{1 and netmap:x}1).
+// or AF_XDP (xdp:eth0), pipes between goroutines (netmap:x{1 and netmap:x}1),
+// capture files (pcap:FILE).
 //
 // # Who may call
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -378,6 +379,37 @@ func TestInterface(t *testing.T) {
 	must(t, l.NS("b").Delete("b-0x"))
 	if _, err := b.Poll(ctx, -1, nm.In); !errors.Is(err, ring.ErrGone) && !errors.Is(err, ring.ErrLinkDown) {
 		t.Errorf("poll after the interface went: %v", err)
+	}
+}
+
+// TestPcap writes a capture file and reads it back.
+func TestPcap(t *testing.T) {
+	name := "pcap:" + t.TempDir() + "/a.pcap"
+	w, err := nm.Open(name, nm.Options{PcapWrite: true})
+	must(t, err)
+	for i := range 20 {
+		must(t, w.Inject(numbered(i, 60+i)))
+	}
+	must(t, w.SyncTx())
+	must(t, w.Close())
+	r := open(t, &nm.Space{}, name)
+	i := 0
+	var end error
+	for end == nil {
+		end = r.SyncRx()
+		for p := range r.Packets() {
+			var m ring.Meta
+			if !bytes.Equal(p.Frame, numbered(i, 60+i)) || !p.Meta(&m) || m.Time == 0 {
+				t.Fatalf("frame %d: % x, %+v", i, p.Frame[:8], m)
+			}
+			i++
+		}
+	}
+	if i != 20 || !errors.Is(end, io.EOF) {
+		t.Errorf("%d of 20 frames, then %v", i, end)
+	}
+	if _, err := nm.Open("pcap:/nonexistent/x", nm.Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }
 

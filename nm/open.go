@@ -6,6 +6,7 @@ import (
 
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/ring/mem"
+	"github.com/netring/netring/ring/pcap"
 	"github.com/netring/netring/ring/tpacket"
 	"github.com/netring/netring/ring/xdp"
 )
@@ -20,6 +21,8 @@ type Options struct {
 	// name overrides them.
 	TPACKET tpacket.Options
 	XDP     xdp.Options
+	// PcapWrite makes a pcap: port write its file instead of reading it.
+	PcapWrite bool
 	// XDPMem is memory for AF_XDP ports to share, so that frames move between
 	// them without a copy; nil for memory of the port's own.
 	XDPMem *xdp.Mem
@@ -67,6 +70,8 @@ func open(name string, spec PortSpec, o Options) (d *Desc, err error) {
 		err = d.openPipe(&o)
 	case spec.Kind == KindXDP:
 		err = d.openXDP(&o)
+	case spec.Kind == KindPcap:
+		err = d.openPcap(&o)
 	default:
 		err = d.openTPACKET(&o)
 	}
@@ -88,7 +93,7 @@ func possible(s *PortSpec) error {
 		return fmt.Errorf("monitor: %w: only interfaces through netmap: can be monitored", errors.ErrUnsupported)
 	case monitor != 0 && s.Flags&TXOnly != 0:
 		return errors.New("a monitor only receives: leave /T out")
-	case s.Kind == KindVale || s.Kind == KindLagg || s.Kind == KindPcap:
+	case s.Kind == KindVale || s.Kind == KindLagg:
 		return fmt.Errorf("%s: ports: %w by Open", s.Kind, errors.ErrUnsupported)
 	}
 	return nil
@@ -147,6 +152,22 @@ func (d *Desc) openXDP(o *Options) error {
 		d.undo = append(d.undo, m.Close)
 	}
 	p, err := xdp.Open(d.spec.Name, m, x.Options)
+	if err != nil {
+		return err
+	}
+	d.port = p
+	d.undo = append(d.undo, p.Close)
+	return nil
+}
+
+// openPcap opens a capture file: one receive ring that brings its frames, or
+// one transmit ring that writes it.
+func (d *Desc) openPcap(o *Options) error {
+	c := pcap.Options{Read: d.spec.Name}
+	if o.PcapWrite {
+		c = pcap.Options{Write: d.spec.Name}
+	}
+	p, err := pcap.Open(c)
 	if err != nil {
 		return err
 	}
