@@ -2,6 +2,7 @@ package vale
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -101,7 +102,7 @@ func FuzzSwitch(f *testing.F) {
 		if len(ops) > 300 {
 			return
 		}
-		b := newBed(t, 3, Options{Table: TableOptions{Ageing: 10 * time.Second}})
+		b := newBed(t, 3, Options{Table: TableOptions{Ageing: 10 * time.Second, Addresses: 64}})
 		m := &model{ports: map[PortID]bool{0: true, 1: true, 2: true}, where: map[MAC]station{}, age: 10 * time.Second}
 		b.Tick(0)
 		for n := 0; len(ops) >= 3; n++ {
@@ -135,7 +136,7 @@ func step(t *testing.T, b *bed, m *model, op, x, y byte, n int) {
 			if m.ports[id] {
 				continue
 			}
-			got, err := b.Add(string(rune('A'+n)), []ring.Egress{b.sinks[id]})
+			got, err := b.Add(fmt.Sprintf("new%d", n), []ring.Egress{b.sinks[id]})
 			if err != nil || got != id {
 				t.Fatalf("add: port %d, %v; want %d", got, err, id)
 			}

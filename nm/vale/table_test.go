@@ -134,7 +134,7 @@ func TestFull(t *testing.T) {
 		tab := newTable(t, TableOptions{Addresses: size, Ageing: time.Minute})
 		tab.Tick(0)
 		for i := range size {
-			if !tab.Learn(MAC(0x020000000000+i*7919), PortID(i%16)) {
+			if !tab.Learn(0x020000000000+MAC(i*7919), PortID(i%16)) {
 				t.Fatalf("size %d: address %d refused", size, i)
 			}
 		}
