@@ -32,7 +32,7 @@ const (
 type Profile uint8
 
 const (
-	Throughput Profile = iota // deep rings: about 8 MiB receive and 17 MiB transmit a queue
+	Throughput Profile = iota // deep rings: about 16 MiB receive and 17 MiB transmit a queue
 	Latency                   // shallow rings
 	LowMemory                 // about 1 MiB receive and 4 MiB transmit a queue
 )
@@ -123,7 +123,7 @@ func (o *Options) Validate() error {
 }
 
 // rxBytes is the memory of a receive ring whose slots are not given.
-func (o *Options) rxBytes() int { return [...]int{8 << 20, 2 << 20, 1 << 20}[o.Profile] }
+func (o *Options) rxBytes() int { return [...]int{16 << 20, 2 << 20, 1 << 20}[o.Profile] }
 
 // withDefaults fills in what is left at zero, but for RxSlots, which depend on
 // the size of a frame.
