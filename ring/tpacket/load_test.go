@@ -185,7 +185,7 @@ func TestGranted(t *testing.T) {
 				if g.TxSlots != port.TxRings()[0].Len() || g.RxSlots != port.RxRings()[0].Len() || g.VnetLen != ring.VnetLen {
 					t.Errorf("MTU %d: granted %+v", mtu, g)
 				}
-				if max := int64(34 << 20); g.Rx.Bytes()+g.Tx.Bytes() > max {
+				if max := int64(26 << 20); g.Rx.Bytes()+g.Tx.Bytes() > max {
 					t.Errorf("MTU %d, profile %d, V%d: %d bytes of rings", mtu, p, v, g.Rx.Bytes()+g.Tx.Bytes())
 				}
 				if err := port.Close(); err != nil {

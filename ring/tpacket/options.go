@@ -32,7 +32,7 @@ const (
 type Profile uint8
 
 const (
-	Throughput Profile = iota // deep rings: about 16 MiB receive and 17 MiB transmit a queue
+	Throughput Profile = iota // deep rings: about 16 MiB receive and 9 MiB transmit a queue
 	Latency                   // shallow rings
 	LowMemory                 // about 1 MiB receive and 4 MiB transmit a queue
 )
@@ -139,7 +139,7 @@ func (o Options) withDefaults() Options {
 	if o.Version == 0 {
 		o.Version = V2
 	}
-	def(&o.TxSlots, [...]int{256, 128, 64}[o.Profile])
+	def(&o.TxSlots, [...]int{128, 128, 64}[o.Profile])
 	switch {
 	case o.NoVnet:
 		o.VnetLen = 0
