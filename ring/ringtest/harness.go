@@ -313,6 +313,7 @@ func sleepOn(t testing.TB, r *ring.Ring, d time.Duration) bool {
 func (b *bench) drain() {
 	b.t.Helper()
 	b.sync(b.TX)
+	b.sync(b.RX) // what is passed and not yet released does not arrive again
 	for b.released != b.filled {
 		if b.RX.Space() == 0 {
 			b.await(b.RX, "a frame has not arrived", func() bool { return b.RX.Space() > 0 })
