@@ -7,7 +7,7 @@
 // GRO is several packets glued together. Where both rings carry the virtio-net
 // header ([ring.SlotVnet]) such frames cross as they are. Where the outgoing
 // one does not, [Move] and [Copy] do what ring.Move and ring.Copy do and
-// finish them on the way.
+// finish them on the way. [Egress] does so in front of a transmit queue.
 //
 // What comes out is what the kernel's own segmentation makes, bit for bit; the
 // tests compare the two.

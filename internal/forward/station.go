@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/netring/netring/internal/finish"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -102,7 +103,7 @@ func (s *station) Arm(w *poll.WaitSet) (ready bool) {
 type outlet struct {
 	ring.Egress // the queue, or what finishes frames before it
 	queue       *sched.Queue
-	finish      *finisher // nil where nothing can need it
+	finish      *finish.Egress // nil where nothing can need it
 	tx          *ring.Ring
 	link        *link
 }
@@ -141,7 +142,7 @@ func (o *outlet) Flush() error {
 func (o *outlet) Pending() int {
 	n := o.tx.Pending() + o.queue.Waiting()
 	if o.finish != nil {
-		n += o.finish.pending()
+		n += o.finish.Pending()
 	}
 	return n
 }

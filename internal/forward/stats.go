@@ -145,11 +145,11 @@ func (b *Bridge) Stats() Stats {
 				o := w.stations[n].out
 				ls.Queue.add(o.queue.Counters())
 				if o.finish != nil {
-					s.Copied += o.finish.made.Load()
+					s.Copied += o.finish.Made.Load()
 					// What could not be finished was dropped there, and
 					// what the pipe passed on counts at the real ring.
 					for c := range ls.Tx.Drops {
-						ls.Tx.Drops[c] += o.finish.tx.Stats.Drops[c].Load()
+						ls.Tx.Drops[c] += o.finish.Drops()[c].Load()
 					}
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/netring/netring/internal/finish"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
@@ -79,7 +80,7 @@ func (w *worker) newStation(port int, l *link) (*station, error) {
 	}
 	out := &outlet{Egress: q, queue: q, tx: tx, link: l}
 	if tx.VnetLen() == 0 && w.b.unfinished() {
-		if out.finish, err = newFinisher(q, tx); err != nil {
+		if out.finish, err = finish.NewEgress(q, tx); err != nil {
 			return nil, err
 		}
 		out.Egress = out.finish
@@ -228,7 +229,7 @@ func (b *Bridge) closeFinishers() error {
 	for _, w := range b.workers {
 		for _, s := range w.stations {
 			if f := s.out.finish; f != nil {
-				errs = append(errs, f.close())
+				errs = append(errs, f.Close())
 			}
 		}
 	}
