@@ -90,9 +90,8 @@ func Example() {
 // other ports do not see each other.
 func ExampleOptions_lookup() {
 	const uplink = vale.PortID(0)
-	var sw *vale.Switch
 	sw, err := vale.New(vale.Options{Lookup: func(b *vale.Batch) {
-		sw.Learning(b)
+		b.Learning()
 		if b.In == uplink {
 			return
 		}

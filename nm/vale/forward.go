@@ -132,7 +132,7 @@ func (l *lane) refresh(t *Table) (now uint32) {
 // on.
 func (w *worker) pass(v *view, p *port, src *ring.Ring, n int) int {
 	b := &w.batch
-	*b = Batch{Worker: w.id, In: p.id, Src: src, port: p}
+	*b = Batch{Worker: w.id, In: p.id, Src: src, port: p, table: w.s.table}
 	m := 0
 	for k, start := src.Head, src.Head; m < n && k != src.Tail(); k++ {
 		if src.Slot(k).Flags&ring.SlotMoreFrag == 0 {
@@ -142,7 +142,7 @@ func (w *worker) pass(v *view, p *port, src *ring.Ring, n int) int {
 	}
 	b.Slots, b.Dst = w.slots[:m], w.dst[:m]
 	if w.s.lookup == nil {
-		w.s.Learning(b)
+		b.Learning()
 	} else {
 		w.s.lookup(b)
 	}
@@ -152,11 +152,11 @@ func (w *worker) pass(v *view, p *port, src *ring.Ring, n int) int {
 // Learning is the lookup of a learning switch, by the rules of the package
 // comment. A lookup of the program's own may call it first and change what it
 // says.
-func (s *Switch) Learning(b *Batch) {
+func (b *Batch) Learning() {
 	if b.port == nil {
 		return // not a batch of a switch
 	}
-	t, l := s.table, &b.port.lane[b.Worker]
+	t, l := b.table, &b.port.lane[b.Worker]
 	now := l.refresh(t)
 	to, out := noMAC, Flood // the destination before and its verdict
 	dst := b.Dst[:len(b.Slots)]

@@ -22,7 +22,7 @@ type Options struct {
 	Workers int
 	// Table is the address table's.
 	Table TableOptions
-	// Lookup decides where frames go; nil for [Switch.Learning].
+	// Lookup decides where frames go; nil for [Batch.Learning].
 	Lookup Lookup
 }
 
@@ -49,7 +49,8 @@ type Batch struct {
 	// [Cause.Verdict] says. All are Flood at first.
 	Dst []PortID
 
-	port *port
+	port  *port
+	table *Table
 }
 
 // Flood as a destination: all ports but the one that the frame came from.

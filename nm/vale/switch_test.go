@@ -250,9 +250,8 @@ func TestOnePort(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	var s *Switch
 	b := newBed(t, 2, Options{Lookup: func(b *Batch) {
-		s.Learning(b)
+		b.Learning()
 		for i, k := range b.Slots {
 			switch b.Src.Frame(k)[20] {
 			case 1:
@@ -268,7 +267,6 @@ func TestLookup(t *testing.T) {
 			}
 		}
 	}})
-	s = b.Switch
 	var frames [][]byte
 	for i := range 6 {
 		f := frame(bcast, macA, 0)
@@ -278,7 +276,7 @@ func TestLookup(t *testing.T) {
 	b.send(t, 0, frames...)
 	b.want(t, "lookup", nil, [][]byte{frames[0], frames[5]})
 	b.drops(t, 0, map[Cause]uint64{Filtered: 2, SamePort: 1, NoPort: 1})
-	s.Learning(&Batch{Slots: make([]uint32, 1), Dst: make([]PortID, 1)}) // not of a switch: nothing
+	(&Batch{Slots: make([]uint32, 1), Dst: make([]PortID, 1)}).Learning() // not of a switch: nothing
 }
 
 // TestRemoveWaits removes a port that a worker is just sending to.
