@@ -106,7 +106,7 @@ func (d *Desc) Inject(frame []byte) error {
 // inject copies a frame into r: into one slot, or into several where r takes
 // that.
 func inject(r *ring.Ring, frame []byte) error {
-	if len(frame) > r.MaxFrame() && !r.MultiSlot() {
+	if len(frame) > r.MaxFrame() {
 		return ring.ErrTooLarge
 	}
 	for rest, k := frame, r.Head; ; k++ {

@@ -16,78 +16,47 @@ type fate struct {
 	flags ring.SlotFlags
 }
 
-// judge says what is to become of the frame in the k slots of src from its head.
-// shared says that a frame need not fit the place in dst's buffer that a copy
-// goes to.
+// judge says what is to become of the frame in the k slots of src from its head,
+// between rings over one region if shared.
 func judge(dst, src *ring.Ring, k uint32, shared bool) fate {
-	slots := make([]ring.Slot, k)
-	var joined []byte
-	holds := true
-	for i := range slots {
-		slots[i] = *src.Slot(src.Head + uint32(i))
-		b := src.Frame(src.Head + uint32(i))
+	first, joined, holds, truncated := *src.Slot(src.Head), []byte{}, true, false
+	for i := range k {
+		b := src.Frame(src.Head + i)
 		holds = holds && b != nil
 		joined = append(joined, b...)
+		truncated = truncated || src.Slot(src.Head+i).Flags&ring.SlotTruncated != 0
 	}
-	f := slots[0].Flags
-	room := dst.Region().BufSize() - dst.Offset()
+	f := first.Flags
 	super := f&vn != 0 && f&gso != 0
 	lost := func(c ring.Cause) fate { return fate{lost: true, drop: c} }
-	header := func(s *ring.Slot) bool {
-		return s.Flags&vn == 0 || src.VnetLen() != 0 && int(s.Off) >= src.VnetLen()
+	switch {
+	case !holds:
+		return lost(ring.DropMalformed)
+	case truncated:
+		return lost(ring.DropTruncated)
+	case f&vn != 0 && dst.VnetLen() == 0:
+		return lost(ring.DropOffload)
+	case len(joined) > ring.MaxFrame, len(joined) > dst.MaxFrame() && !super:
+		return lost(ring.DropOversize)
+	case f&vn != 0 && (src.VnetLen() == 0 || int(first.Off) < src.VnetLen()):
+		return lost(ring.DropMalformed)
 	}
-	carries := func(s *ring.Slot, n int) (fate, bool) {
-		switch {
-		case s.Flags&ring.SlotTruncated != 0:
-			return lost(ring.DropTruncated), false
-		case s.Flags&vn != 0 && dst.VnetLen() == 0:
-			return lost(ring.DropOffload), false
-		case n > dst.MaxFrame() && (s.Flags&vn == 0 || s.Flags&gso == 0):
-			return lost(ring.DropOversize), false
+	room := dst.Region().BufSize() - dst.Offset()
+	n := uint32(1)
+	switch {
+	case shared && (k == 1 || dst.MultiSlot()) && (f&vn == 0 || src.VnetLen() == dst.VnetLen()):
+		n = k // as they are
+	case dst.MultiSlot():
+		for n = 1; int(n)*room < len(joined); n++ {
 		}
-		return fate{}, true
+	case len(joined) > room:
+		return lost(ring.DropOversize)
+	}
+	if int(n) > dst.Len() {
+		return lost(ring.DropOversize)
 	}
 	carried := f & (vn | gso | ring.SlotVLAN | ring.SlotMulticast | ring.SlotBroadcast | ring.SlotOtherHost)
-	ok := fate{slots: k, bytes: joined, flags: carried}
-	if k > 1 {
-		switch {
-		case !holds:
-			return lost(ring.DropMalformed)
-		case len(joined) > dst.MaxFrame() && !dst.MultiSlot() && !super, len(joined) > ring.MaxFrame:
-			return lost(ring.DropOversize)
-		case dst.MultiSlot() && int(k) > dst.Len():
-			return lost(ring.DropOversize)
-		}
-		if d, ok := carries(&slots[0], 0); !ok {
-			return d
-		}
-		if !dst.MultiSlot() {
-			switch {
-			case len(joined) > room:
-				return lost(ring.DropOversize)
-			case !header(&slots[0]):
-				return lost(ring.DropMalformed)
-			}
-			ok.slots = 1
-			return ok
-		}
-	}
-	for i := range slots {
-		s := &slots[i]
-		if d, ok := carries(s, int(s.Len)); !ok {
-			return d
-		}
-		copied := !shared || s.Flags&vn != 0 && src.VnetLen() != dst.VnetLen()
-		switch {
-		case src.Frame(src.Head+uint32(i)) == nil:
-			return lost(ring.DropMalformed)
-		case copied && int(s.Len) > room:
-			return lost(ring.DropOversize)
-		case !header(s):
-			return lost(ring.DropMalformed)
-		}
-	}
-	return ok
+	return fate{slots: n, bytes: joined, flags: carried}
 }
 
 // FuzzMove moves frames made of arbitrary slots between rings of arbitrary
@@ -96,6 +65,8 @@ func FuzzMove(f *testing.F) {
 	f.Add([]byte{0, 60, 0, 0, 60, 0}, uint8(0), uint8(0), uint8(3))
 	f.Add([]byte{5, 60, 20, 1, 60, 20, 0, 255, 9}, uint8(0b1011_1101), uint8(100), uint8(9))
 	f.Add([]byte{1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 0, 1, 0}, uint8(0b0001_0001), uint8(255), uint8(1))
+	f.Add([]byte{0, 200, 12, 0, 60, 12, 1, 200, 12, 0, 200, 12}, uint8(0b0110_0000), uint8(0), uint8(4))
+	f.Add([]byte{4, 200, 12, 12, 200, 12}, uint8(0b0110_1010), uint8(80), uint8(4))
 	f.Fuzz(func(t *testing.T, program []byte, kind, maxFrame, n uint8) {
 		vnets := []int{0, 10, 12, 12}
 		shared := kind&1 != 0
@@ -103,60 +74,80 @@ func FuzzMove(f *testing.F) {
 		gd := geometry{slots: 4, vnet: vnets[kind>>3&3], offset: 12, maxFrame: int(maxFrame), multi: kind>>5&1 != 0, region: gs.region, first: 16}
 		if !shared {
 			gd.region, gd.first = region(t, 4, 256), 0
+			if kind>>6&1 != 0 {
+				gd.region = region(t, 4, 80)
+			}
 		}
 		src, d := newRing(t, ring.RX, gs)
 		dst, _ := newRing(t, ring.TX, gd)
 		src.Seed(1<<32 - 2)
 		before := owned(dst, src)
-		hostile := false
-		for i := 0; i+2 < len(program) && d.grant < 16; i += 3 {
-			s := src.Slot(src.Head + d.grant)
-			s.Flags, s.Len, s.Off = ring.SlotFlags(program[i])|ring.SlotFlags(program[i]>>6)<<8, uint32(program[i+1]), uint32(program[i+2])
-			if program[i] == 0xff {
-				s.Buf, hostile = uint32(program[i+1])<<5|31, true
-			}
-			for j, b := 0, src.Frame(src.Head+d.grant); j < len(b); j++ {
-				b[j] = byte(i) + byte(j)
-			}
-			d.grant++
+		if hostile := script(src, d, program); hostile {
+			before = nil
 		}
 		if err := src.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		var drops [ring.NumCauses]uint64
-		for range n {
-			k := frameSlots(src)
-			if k == 0 {
-				break
-			}
-			want := judge(dst, src, k, shared)
-			fits := dst.Space() > 0 && (!dst.MultiSlot() || dst.Space() >= int(k) || int(k) > dst.Len())
-			from, head := dst.Head, src.Head
-			moved := ring.Move(dst, src, 1)
-			if (moved == 1) != fits {
-				t.Fatalf("moved %d frames of %d slots into %d free ones", moved, k, dst.Space())
-			}
-			if moved == 0 {
-				break
-			}
-			if src.Head != head+k {
-				t.Fatalf("passed %d slots of a frame of %d", src.Head-head, k)
-			}
-			if want.lost {
-				drops[want.drop]++
-				want = fate{}
-			}
-			checkSent(t, dst, from, want)
-		}
-		for i := range drops {
-			if got := dst.Stats.Drops[i].Load(); got != drops[i] {
-				t.Fatalf("%d drops counted as %v, want %d", got, ring.Cause(i), drops[i])
-			}
-		}
-		if !hostile && !sameKeys(before, owned(dst, src)) {
+		moveAll(t, dst, src, shared, int(n))
+		if before != nil && !sameKeys(before, owned(dst, src)) {
 			t.Fatal("buffers were lost")
 		}
 	})
+}
+
+// script fills the slots that src's next Sync will bring: three bytes of the
+// program each. Hostile ones name buffers of other slots, or none.
+func script(src *ring.Ring, d *kernel, program []byte) (hostile bool) {
+	for i := 0; i+2 < len(program) && d.grant < 16; i += 3 {
+		k := src.Head + d.grant
+		s := src.Slot(k)
+		s.Flags, s.Len, s.Off = ring.SlotFlags(program[i])|ring.SlotFlags(program[i]>>6)<<8, uint32(program[i+1]), uint32(program[i+2])
+		if program[i] == 0xff {
+			s.Buf, hostile = uint32(program[i+1])<<5|31, true
+		}
+		for j, b := 0, src.Frame(k); j < len(b); j++ {
+			b[j] = byte(i) + byte(j)
+		}
+		d.grant++
+	}
+	return hostile
+}
+
+// moveAll moves up to n frames one by one and compares each with judge.
+func moveAll(t *testing.T, dst, src *ring.Ring, shared bool, n int) {
+	var drops [ring.NumCauses]uint64
+	for range n {
+		k := frameSlots(src)
+		if k == 0 {
+			break
+		}
+		want := judge(dst, src, k, shared)
+		fits := dst.Space() > 0 && dst.Space() >= int(want.slots)
+		if needs := ring.Needs(dst, src, src.Head, false); needs != max(want.slots, 1) {
+			t.Fatalf("needs %d slots, want %d", needs, want.slots)
+		}
+		from, head := dst.Head, src.Head
+		moved := ring.Move(dst, src, 1)
+		if (moved == 1) != fits {
+			t.Fatalf("moved %d frames of %d slots into %d free ones", moved, k, dst.Space())
+		}
+		if moved == 0 {
+			break
+		}
+		if src.Head != head+k {
+			t.Fatalf("passed %d slots of a frame of %d", src.Head-head, k)
+		}
+		if want.lost {
+			drops[want.drop]++
+			want = fate{}
+		}
+		checkSent(t, dst, from, want)
+	}
+	for i := range drops {
+		if got := dst.Stats.Drops[i].Load(); got != drops[i] {
+			t.Fatalf("%d drops counted as %v, want %d", got, ring.Cause(i), drops[i])
+		}
+	}
 }
 
 // checkSent compares the slots of dst after from with what was to be sent.

@@ -27,8 +27,39 @@ type moveCase struct {
 	lost       bool // dropped, under drop
 	wait       bool // no room
 	room       int  // of dst, 0 for all 8 slots
-	slots      int  // of dst that it takes, 0 for as many as it comes in
+	srcBuf     int  // size of src's buffers, 0 for 256 as in dst
+	only       mode // 0 for both
+	copied     int  // slots of dst that a copy takes, 0 for 1
 	wantsFlags ring.SlotFlags
+}
+
+// mode is how a frame gets from ring to ring.
+type mode int
+
+const (
+	byCopy mode = 1 + iota
+	bySwap
+)
+
+// swaps reports whether [ring.Move] between rings over one region exchanges
+// buffers.
+func (c *moveCase) swaps() bool {
+	return (len(c.parts) == 1 || c.dst.multi) && (c.parts[0].flags&vn == 0 || c.src.vnet == c.dst.vnet)
+}
+
+// run calls f for rings over one region and over two, with the way that Move,
+// or Copy, takes.
+func (c *moveCase) run(t *testing.T, move bool, f func(t *testing.T, shared bool, m mode)) {
+	for _, shared := range []bool{false, true} {
+		m := byCopy
+		if shared && move && c.swaps() {
+			m = bySwap
+		}
+		if shared && c.srcBuf != 0 || c.only != 0 && c.only != m {
+			continue
+		}
+		t.Run(fmt.Sprintf("%s,shared=%v", c.name, shared), func(t *testing.T) { f(t, shared, m) })
+	}
 }
 
 func moveCases() []moveCase {
@@ -76,36 +107,69 @@ func moveCases() []moveCase {
 
 		{name: "chain", parts: chain(60, 50, 40), dst: multi},
 		{name: "chain with an empty part", parts: chain(60, 0, 40), dst: multi},
-		{name: "chain joined", parts: chain(60, 50, 40), slots: 1},
+		{name: "chain of empty parts", parts: chain(0, 0), dst: multi},
+		{name: "chain joined", parts: chain(60, 50, 40)},
 		{name: "chain joined, too large for the buffer", parts: chain(200, 57), lost: true, drop: ring.DropOversize},
 		{name: "chain joined, larger than the port takes", parts: chain(60, 41), dst: small, lost: true, drop: ring.DropOversize},
-		{name: "chain, larger than one slot takes", parts: chain(60, 41), dst: geometry{multi: true, maxFrame: 100}},
-		{name: "chain, one part larger than a slot takes", parts: chain(60, 101), dst: geometry{multi: true, maxFrame: 100}, lost: true, drop: ring.DropOversize},
+		{name: "chain, larger than the port takes", parts: chain(60, 41), dst: geometry{multi: true, maxFrame: 100}, lost: true, drop: ring.DropOversize},
+		{name: "chain, one part truncated", parts: []part{{bytes: text(0, 60), flags: more | ring.SlotTruncated}, {bytes: text(0, 60)}}, dst: multi, lost: true, drop: ring.DropTruncated},
+		{name: "chain, last part truncated", parts: []part{{bytes: text(0, 60), flags: more}, {bytes: text(0, 60), flags: ring.SlotTruncated}}, lost: true, drop: ring.DropTruncated},
+		{name: "chain, header flag on a later part", parts: []part{{bytes: text(0, 60), flags: more}, {bytes: text(0, 60), flags: vn | gso}}, dst: multi},
 		{name: "chain, bad part", parts: chain(60, 50), dst: multi, spoil: func(s *ring.Slot) { s.Len = 257 }, lost: true, drop: ring.DropMalformed},
 		{name: "chain joined, bad part", parts: chain(60, 50), spoil: func(s *ring.Slot) { s.Buf = 1 << 20 }, lost: true, drop: ring.DropMalformed},
-		{name: "chain, not enough room", parts: chain(60, 50, 40), dst: multi, room: 2, wait: true},
-		{name: "chain joined in the last slot", parts: chain(60, 50, 40), room: 1, slots: 1},
+		{name: "chain, not enough room", parts: chain(60, 50, 40), dst: multi, room: 2, wait: true, only: bySwap},
+		{name: "chain, room for all", parts: chain(60, 50, 40), dst: multi, room: 3},
+		{name: "chain joined in the last slot", parts: chain(60, 50, 40), room: 1},
 		{name: "chain without end", parts: []part{{bytes: text(0, 60), flags: more}}, dst: multi, wait: true},
-		{name: "chain longer than the ring", parts: chain(1, 2, 3, 4, 5, 6, 7, 8, 9), dst: multi, lost: true, drop: ring.DropOversize},
-		{name: "chain longer than a busy ring", parts: chain(1, 2, 3, 4, 5, 6, 7, 8, 9), dst: multi, room: 1, lost: true, drop: ring.DropOversize},
+		{name: "chain longer than the ring", parts: chain(1, 2, 3, 4, 5, 6, 7, 8, 9), dst: multi, lost: true, drop: ring.DropOversize, only: bySwap},
+		{name: "chain longer than a busy ring", parts: chain(1, 2, 3, 4, 5, 6, 7, 8, 9), dst: multi, room: 1, lost: true, drop: ring.DropOversize, only: bySwap},
+		{name: "long chain copied into one slot", parts: chain(1, 2, 3, 4, 5, 6, 7, 8, 9), dst: multi, room: 1, only: byCopy},
 	}
 	first := part{text(9, 100), vn | gso | more, header}
 	rest := part{bytes: text(8, 90)}
 	for _, dst := range []geometry{m10, {vnet: 12, offset: 16, multi: true}, {vnet: 10, offset: 16}, {vnet: 12, offset: 16}} {
-		n := 2
-		if !dst.multi {
-			n = 1
-		}
 		c = append(c, moveCase{name: fmt.Sprintf("chain with header to %d, multi %v", dst.vnet, dst.multi),
-			parts: []part{first, rest}, src: v10, dst: dst, slots: n, wantsFlags: vn | gso})
+			parts: []part{first, rest}, src: v10, dst: dst, wantsFlags: vn | gso})
 	}
-	return append(c, moveCase{name: "chain with header to none", parts: []part{first, rest}, src: v10, dst: multi, lost: true, drop: ring.DropOffload})
+	c = append(c, moveCase{name: "chain with header to none", parts: []part{first, rest}, src: v10, dst: multi, lost: true, drop: ring.DropOffload})
+
+	// Frames larger than dst's buffers of 256 bytes.
+	multi16 := geometry{offset: 16, multi: true}
+	m12 := geometry{vnet: 12, offset: 16, multi: true}
+	for _, s := range []moveCase{
+		{name: "just not split", parts: one(256, 0), dst: multi},
+		{name: "split in two", parts: one(257, all), dst: multi, copied: 2, wantsFlags: all},
+		{name: "split in two full slots", parts: one(512, 0), dst: multi, copied: 2},
+		{name: "split in all slots", parts: one(2048, 0), dst: multi, copied: 8},
+		{name: "split, too many slots", parts: one(2049, 0), dst: multi, lost: true, drop: ring.DropOversize},
+		{name: "split, too many slots for a busy ring", parts: one(2049, 0), dst: multi, room: 1, lost: true, drop: ring.DropOversize},
+		{name: "split after headroom", parts: one(481, 0), dst: multi16, copied: 3},
+		{name: "split, not enough room", parts: one(600, 0), dst: multi, room: 2, wait: true},
+		{name: "split, just enough room", parts: one(600, 0), dst: multi, room: 3, copied: 3},
+		{name: "split, larger than the port takes", parts: one(501, 0), dst: geometry{multi: true, maxFrame: 500}, lost: true, drop: ring.DropOversize},
+		{name: "split, just not larger than the port takes", parts: one(500, 0), dst: geometry{multi: true, maxFrame: 500}, copied: 2},
+		{name: "split, truncated", parts: one(600, ring.SlotTruncated), dst: multi, lost: true, drop: ring.DropTruncated},
+		{name: "split with header", parts: withVnet(500, 0), src: v10, dst: m10, copied: 3, wantsFlags: vn},
+		{name: "split super-frame", parts: withVnet(500, gso), src: v10, dst: geometry{vnet: 12, offset: 16, multi: true, maxFrame: 100}, copied: 3, wantsFlags: vn | gso},
+		{name: "split with header 12 to 12", parts: withVnet(480, gso), src: v12, dst: m12, copied: 2, wantsFlags: vn | gso},
+		{name: "split with header to none", parts: withVnet(500, 0), src: v10, dst: multi, lost: true, drop: ring.DropOffload},
+		{name: "not split where a frame has one slot", parts: one(257, 0), lost: true, drop: ring.DropOversize},
+		{name: "chain split anew", parts: chain(300, 0, 700, 1), dst: multi, copied: 4},
+		{name: "no buffer of dst takes a byte", parts: one(1, 0), dst: geometry{multi: true, offset: 256}, lost: true, drop: ring.DropOversize},
+	} {
+		s.srcBuf = 4096
+		c = append(c, s)
+	}
+	return c
 }
 
 // setUp makes the rings of the case, over one region if shared, and receives
 // the frame after one that is plain.
 func (c moveCase) setUp(t *testing.T, shared bool) (dst, src *ring.Ring) {
-	c.src.slots, c.src.region = 16, region(t, 32, 256)
+	if c.srcBuf == 0 {
+		c.srcBuf = 256
+	}
+	c.src.slots, c.src.region = 16, region(t, 32, c.srcBuf)
 	c.dst.slots, c.dst.region, c.dst.first = 8, c.src.region, 16
 	if !shared {
 		c.dst.region, c.dst.first = region(t, 8, 256), 0
@@ -132,7 +196,7 @@ func (c moveCase) setUp(t *testing.T, shared bool) (dst, src *ring.Ring) {
 }
 
 // check says whether after an operation that took n frames all is as it should.
-func (c moveCase) check(t *testing.T, dst *ring.Ring, taken bool) {
+func (c moveCase) check(t *testing.T, dst *ring.Ring, taken bool, m mode) {
 	t.Helper()
 	if taken == c.wait {
 		t.Fatalf("taken: %v, want %v", taken, !c.wait)
@@ -153,8 +217,8 @@ func (c moveCase) check(t *testing.T, dst *ring.Ring, taken bool) {
 		}
 		return
 	}
-	slots := c.slots
-	if slots == 0 {
+	slots := max(c.copied, 1)
+	if m == bySwap {
 		slots = len(c.parts)
 	}
 	if n := int(dst.Head - dst.Accepted()); n != slots || len(got) != 1 || dst.Cur != dst.Head {
@@ -174,22 +238,49 @@ func (c moveCase) check(t *testing.T, dst *ring.Ring, taken bool) {
 
 func TestMove(t *testing.T) {
 	for _, c := range moveCases() {
-		for _, shared := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s,shared=%v", c.name, shared), func(t *testing.T) {
-				dst, src := c.setUp(t, shared)
-				before, head := owned(dst, src), src.Head
-				n := ring.Move(dst, src, 5)
-				c.check(t, dst, n == 1)
-				if !c.wait {
-					head += uint32(len(c.parts))
-				}
-				if src.Head != head || src.Cur != head {
-					t.Errorf("source's head %d, cur %d, want %d", src.Head, src.Cur, head)
-				}
-				if after := owned(dst, src); shared && c.spoil == nil && !sameKeys(before, after) {
-					t.Errorf("buffers before %v, after %v", before, after)
-				}
-			})
+		c.run(t, true, func(t *testing.T, shared bool, m mode) {
+			dst, src := c.setUp(t, shared)
+			before, head, room := owned(dst, src), src.Head, dst.Space()
+			needs := ring.Needs(dst, src, head, false)
+			n := ring.Move(dst, src, 5)
+			c.check(t, dst, n == 1, m)
+			c.checkNeeds(t, int(needs), room, m)
+			if !c.wait {
+				head += uint32(len(c.parts))
+			}
+			if src.Head != head || src.Cur != head {
+				t.Errorf("source's head %d, cur %d, want %d", src.Head, src.Cur, head)
+			}
+			if after := owned(dst, src); shared && c.spoil == nil && !sameKeys(before, after) {
+				t.Errorf("buffers before %v, after %v", before, after)
+			}
+		})
+	}
+}
+
+// checkNeeds compares the answer of [ring.Needs] with what happened.
+func (c moveCase) checkNeeds(t *testing.T, needs, room int, m mode) {
+	t.Helper()
+	switch {
+	case c.name == "chain without end":
+		if needs != 0 {
+			t.Errorf("needs %d slots, want 0", needs)
+		}
+	case c.wait:
+		if needs <= room {
+			t.Errorf("needs %d slots, but waits with %d", needs, room)
+		}
+	case c.lost:
+		if needs != 1 {
+			t.Errorf("a frame that is dropped needs %d slots, want 1", needs)
+		}
+	default:
+		want := max(c.copied, 1)
+		if m == bySwap {
+			want = len(c.parts)
+		}
+		if needs != want {
+			t.Errorf("needs %d slots, want %d", needs, want)
 		}
 	}
 }
@@ -199,19 +290,19 @@ func TestCopy(t *testing.T) {
 		if c.name == "chain without end" {
 			continue
 		}
-		for _, shared := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s,shared=%v", c.name, shared), func(t *testing.T) {
-				dst, src := c.setUp(t, shared)
-				before, head, slot := owned(dst, src), src.Head, *src.Slot(src.Head)
-				c.check(t, dst, ring.Copy(dst, src, src.Head))
-				if src.Head != head || src.Cur != head || *src.Slot(head) != slot {
-					t.Error("the source was changed")
-				}
-				if c.spoil == nil && !sameKeys(before, owned(dst, src)) {
-					t.Error("buffers have moved")
-				}
-			})
-		}
+		c.run(t, false, func(t *testing.T, shared bool, m mode) {
+			dst, src := c.setUp(t, shared)
+			before, head, slot, room := owned(dst, src), src.Head, *src.Slot(src.Head), dst.Space()
+			needs := ring.Needs(dst, src, head, true)
+			c.check(t, dst, ring.Copy(dst, src, src.Head), m)
+			c.checkNeeds(t, int(needs), room, m)
+			if src.Head != head || src.Cur != head || *src.Slot(head) != slot {
+				t.Error("the source was changed")
+			}
+			if c.spoil == nil && !sameKeys(before, owned(dst, src)) {
+				t.Error("buffers have moved")
+			}
+		})
 	}
 }
 

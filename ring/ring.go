@@ -36,9 +36,9 @@ type Config struct {
 	// Offset is where a frame starts in the buffers of a transmit ring; the
 	// bytes before it are headroom, at least VnetLen of them.
 	Offset int
-	// MaxFrame is the largest frame that a slot of this ring takes, super-
-	// frames left aside; 0 means [MaxFrame]. With MultiSlot, larger frames
-	// go in several slots.
+	// MaxFrame is the largest frame that this ring takes, super-frames left
+	// aside; 0 means [MaxFrame]. With MultiSlot, frames larger than a buffer
+	// go in several slots; without it they are refused, too.
 	MaxFrame  int
 	MultiSlot bool
 	// FD is a descriptor for poll(2), readable (RX) or writable (TX) when a

@@ -68,12 +68,12 @@ func (q *Queue) sendable(src *ring.Ring, k, slots uint32) (bytes uint32, cause r
 	switch {
 	case flags&ring.SlotVnet != 0 && tx.VnetLen() == 0:
 		return 0, ring.DropOffload, false
-	case total > ring.MaxFrame:
+	case total > ring.MaxFrame, total > uint64(tx.MaxFrame()) && flags&ring.SlotGSO == 0:
 		return 0, ring.DropOversize, false
 	case tx.MultiSlot():
 		ok = q.parts(uint32(total)) <= uint32(tx.Len())
 	default:
-		ok = uint32(total) <= q.part && (total <= uint64(tx.MaxFrame()) || flags&ring.SlotGSO != 0)
+		ok = uint32(total) <= q.part
 	}
 	return uint32(total), ring.DropOversize, ok
 }

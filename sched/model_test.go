@@ -76,7 +76,7 @@ func newModel(t *testing.T, config uint16) *model {
 	}
 	c := txConfig{slots: 8, vnet: ring.VnetLen}
 	if bit(8) {
-		c.multi, c.maxFrame = true, 500
+		c.multi, c.bufSize, c.maxFrame = true, 16+500, ring.MaxFrame
 	}
 	m := &model{rig: newRig(t, o, c), o: o, prio: map[uint32]bool{}, size: map[uint32]int{}}
 	if bit(9) {

@@ -30,7 +30,7 @@ func (q *Queue) Copy(src *ring.Ring, k uint32) {
 	if slots == 0 {
 		return
 	}
-	if q.Waiting() == 0 && q.copyDirect(src, k, q.wants(slots)) {
+	if q.Waiting() == 0 && q.copyDirect(src, k, ring.Needs(q.tx, src, k, true)) {
 		return
 	}
 	if q.dead {
@@ -74,11 +74,10 @@ func (q *Queue) direct(src *ring.Ring, n int) int {
 		if taken == n {
 			return taken
 		}
-		slots := frameSlots(src, src.Head)
+		slots := ring.Needs(q.tx, src, src.Head, false)
 		if slots == 0 {
 			return taken
 		}
-		slots = q.wants(slots)
 		why := q.blocked(slots)
 		if why == 0 {
 			continue
@@ -98,7 +97,7 @@ func (q *Queue) direct(src *ring.Ring, n int) int {
 }
 
 // step moves up to n frames from ring to ring: until the doorbell is due, the
-// limit is reached, or before a frame of several slots.
+// limit is reached, or before a frame of several slots of src.
 func (q *Queue) step(src *ring.Ring, n int) int {
 	tx := q.tx
 	head := tx.Head
@@ -254,14 +253,6 @@ func frameSlots(r *ring.Ring, k uint32) uint32 {
 		}
 	}
 	return 0
-}
-
-// wants is how many slots of tx a frame takes that has so many in its own ring.
-func (q *Queue) wants(slots uint32) uint32 {
-	if q.tx.MultiSlot() {
-		return slots
-	}
-	return 1
 }
 
 // frames counts the frames in slots [from, to) of the transmit ring.

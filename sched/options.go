@@ -141,7 +141,7 @@ func (o *Options) Validate() error {
 // long as such frames hold less than half of the limit.
 func (o *Options) storeBytes(tx *ring.Ring) int64 {
 	frame := int64(tx.MaxFrame())
-	if tx.VnetLen() != 0 || tx.MultiSlot() {
+	if tx.VnetLen() != 0 {
 		frame = ring.MaxFrame
 	}
 	limit := int64(o.queueBytes())

@@ -68,9 +68,6 @@ func NewQueue(tx *ring.Ring, o Options) (*Queue, error) {
 	}
 	q := &Queue{tx: tx, mask: uint32(tx.Len() - 1), opt: o, reaped: tx.Tail() - uint32(tx.Len())}
 	q.part = uint32(tx.Region().BufSize() - tx.Offset())
-	if tx.MultiSlot() {
-		q.part = min(q.part, uint32(tx.MaxFrame()))
-	}
 	q.since = q.now()
 	q.stage, q.staging = NewStager(o.StagePackets, o.StageBytes), o.StagePackets != 0
 	if o.Limit {

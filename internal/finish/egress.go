@@ -86,8 +86,14 @@ func (f *Egress) Copy(src *ring.Ring, k uint32) {
 
 // count notes what became of one frame that was put into the pipe at head.
 func (f *Egress) count(head uint32) {
-	if n := f.tx.Head - head; n > 1 {
-		f.Made.Add(uint64(n - 1))
+	n := uint64(0)
+	for k := head; k != f.tx.Head; k++ {
+		if f.tx.Slot(k).Flags&ring.SlotMoreFrag == 0 {
+			n++
+		}
+	}
+	if n > 1 {
+		f.Made.Add(n - 1)
 	}
 }
 

@@ -94,7 +94,7 @@ func (p *pair) addLink(o Options, end, i int, bufs []uint32) (err error) {
 		return err
 	}
 	c := ring.Config{Index: i, Slots: o.Slots, Region: p.pool.region, VnetLen: o.VnetLen, Offset: o.Headroom,
-		MaxFrame: min(o.BufSize-o.Headroom, ring.MaxFrame), MultiSlot: true}
+		MultiSlot: true}
 	c.Dir, c.Driver = ring.TX, sender{l}
 	if err := l.tx.attach(c); err != nil {
 		return err

@@ -11,11 +11,13 @@ import (
 
 	"github.com/netring/netring/internal/netlab"
 	"github.com/netring/netring/ring"
+	"github.com/netring/netring/ring/mem"
 	"github.com/netring/netring/ring/xdp"
 )
 
-// Frames of up to five buffers pass from port to port as they are, one buffer
-// after the other, and all memory comes back.
+// Frames from a ring with large buffers are cut for one with small ones, up to
+// five; those pass from port to port as they are, one buffer after the other,
+// and all memory comes back.
 func TestMultiBuffer(t *testing.T) {
 	netlab.NeedRoot(t)
 	l := netlab.Setup(t, "gen", "dut", "sink")
@@ -35,21 +37,24 @@ func TestMultiBuffer(t *testing.T) {
 		t.Errorf("mode %+v", a.Mode())
 	}
 	rx, tx := a.RxRings()[0], b.TxRings()[0]
+	p, q, err := mem.Pair(mem.Options{Slots: 16, BufSize: 16 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(p.Close(), q.Close()) }()
+	large := struct{ tx, rx *ring.Ring }{p.TxRings()[0], q.RxRings()[0]}
 	want := make([]byte, 9014)
 	for seq, size := range []int{60, 1514, 2047, 2048, 2049, 4096, 4097, 8999, 9014, 9014, 60, 9014} {
 		numbered(want, size, uint32(seq))
-		for rest := want[:size]; len(rest) != 0; {
-			if !wait(t, gen) {
-				t.Fatal("no room to send")
-			}
-			s := gen.Slot(gen.Head)
-			n := copy(gen.Buf(gen.Head), rest)
-			s.Len, s.Flags, rest = uint32(n), 0, rest[n:]
-			if len(rest) != 0 {
-				s.Flags = ring.SlotMoreFrag
-			}
-			gen.Head++
-			gen.Cur = gen.Head
+		s := large.tx.Slot(large.tx.Head)
+		s.Len, s.Flags = uint32(copy(large.tx.Buf(large.tx.Head), want[:size])), 0
+		large.tx.Head++
+		large.tx.Cur = large.tx.Head
+		if err := errors.Join(large.tx.Sync(), large.rx.Sync(), gen.Sync()); err != nil {
+			t.Fatal(err)
+		}
+		if ring.Move(gen, large.rx, 1) != 1 {
+			t.Fatal("no room to send")
 		}
 		var got []byte
 		for len(got) < size {
