@@ -143,17 +143,5 @@ func watchLinks(b *forward.Bridge, c *config) (*link.Watcher, error) {
 			interval = 0 // others wait to stand in: the watcher's default is quick
 		}
 	}
-	w, err := link.New(link.Options{Interval: interval, OnEvent: func(e link.Event) { b.LinkState(e.Name, e.State.Err()) }})
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range c.links() {
-		info, err := link.Lookup(name)
-		if err != nil {
-			return nil, errors.Join(err, w.Close())
-		}
-		b.LinkState(name, info.State().Err())
-		w.Add(info)
-	}
-	return w, nil
+	return b.Watch(c.links(), interval)
 }

@@ -69,6 +69,9 @@ type Port struct {
 	Links []ring.Port
 	// Group says how several links share the port's traffic; nil for one.
 	Group *lagg.Options
+	// Queue is in place of the bridge's options for the queues before this
+	// port; nil for those.
+	Queue *sched.Options
 }
 
 // Bridge forwards between ports. Make one with [New], call Run once, then Close.

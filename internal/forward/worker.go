@@ -73,6 +73,9 @@ func (b *Bridge) unfinished() bool {
 func (w *worker) newStation(port int, l *link) (*station, error) {
 	tx := l.port.TxRings()[w.id]
 	o := w.b.opt.Queue
+	if q := w.b.ports[port].Queue; q != nil {
+		o = *q
+	}
 	o.Clock = &w.clock
 	q, err := sched.NewQueue(tx, o)
 	if err != nil {
