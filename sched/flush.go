@@ -90,6 +90,7 @@ func (q *Queue) fail(err error, head uint32) {
 	switch {
 	case errors.Is(err, ring.ErrLinkDown), errors.Is(err, ring.ErrGone):
 		cause = ring.DropLink
+		q.since = q.now() // not stalled: it may go on when the link is back
 		q.dead, q.cause = true, cause
 		q.purge(cause)
 	case errors.Is(err, ring.ErrClosed):

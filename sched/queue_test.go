@@ -227,6 +227,30 @@ func TestQueueLinkDown(t *testing.T) {
 	g.wantIDs(append([]uint32{0}, seq(first, 3)...))
 }
 
+// While the link is down, frames in the device's hands are not stalled: the
+// ring goes on with them when the link is back.
+func TestQueueLinkDownIsNoStall(t *testing.T) {
+	g := newRig(t, Options{QueuePackets: 8, Watchdog: 5 * time.Second}, txConfig{slots: 8})
+	g.arrive(4, 60, false)
+	g.Move(g.rx, 4)
+	g.flush()
+	g.dev.err = ring.ErrLinkDown
+	for range 20 {
+		g.clk.Set(g.clk.Now() + int64(time.Second))
+		if err := g.Flush(); !errors.Is(err, ring.ErrLinkDown) || errors.Is(err, ErrStalled) {
+			t.Fatalf("flush: %v", err)
+		}
+	}
+	g.dev.err, g.dev.auto = nil, true
+	g.flush()
+	g.dev.finish(8)
+	g.flush()
+	g.wantIDs(seq(0, 4))
+	if n := g.Counters().Watchdog.Load(); n != 0 {
+		t.Fatalf("reset %d times", n)
+	}
+}
+
 // An error that may pass leaves frames in place.
 func TestQueueRetries(t *testing.T) {
 	g := newRig(t, Options{Limit: true, LimitMin: 10000}, txConfig{slots: 8})
