@@ -41,6 +41,9 @@ func (q *Queue) enqueue(src *ring.Ring, k, slots uint32) {
 	prio := q.opt.Classifier != nil && q.opt.Classifier.Priority(src.Frame(k))
 	if !q.pq.Room(prio, q.evicted) {
 		q.tally.refused++
+		if prio {
+			q.tally.refusedPriority++
+		}
 		q.drop(ring.DropFull, 1)
 		return
 	}

@@ -165,6 +165,8 @@ func (q *Queue) publish() {
 	if q.pq != nil {
 		set(&c.Waiting, uint64(q.pq.Len()))
 		set(&c.WaitingBytes, uint64(q.pq.Bytes()))
+		set(&c.WaitingPriority, uint64(q.pq.PriorityLen()))
+		set(&c.WaitingPriorityBytes, uint64(q.pq.PriorityBytes()))
 	}
 	var oactive uint64
 	if q.oactive {

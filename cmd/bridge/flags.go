@@ -47,6 +47,7 @@ type config struct {
 	rule        string
 	full        string
 	prioSynack  bool
+	prio        []string
 }
 
 func (c *config) flags(f *pflag.FlagSet) {
@@ -94,6 +95,7 @@ func (c *config) queueFlags(f *pflag.FlagSet) {
 	f.Uint32Var(&c.queue.LimitMax, "dql-max", d.LimitMax, "upper bound of that limit, in bytes; 0: none")
 	f.DurationVar(&c.queue.LimitHold, "dql-hold", d.LimitHold, "how long slack must last before the limit is lowered")
 	f.BoolVar(&c.prioSynack, "prio-synack", true, "send waiting TCP SYN, SYN-ACK and pure ACK frames first")
+	f.StringArrayVar(&c.prio, "prio", nil, "send waiting frames first that match dscp=46, ethertype=0x8809 (or arp, eapol, lacp, lldp, ptp), udp=53 or tcp=22 (either port); repeat it for more")
 	f.IntVar(&c.queue.QueuePackets, "queue-packets", d.QueuePackets, "frames that may wait for a full transmit ring; 0: none")
 	f.IntVar(&c.queue.QueueBytes, "queue-bytes", d.QueueBytes, "bytes that may wait; 0: an Ethernet frame for each packet")
 	f.StringVar(&c.rule, "queue-rule", d.Rule.String(), "when a frame with priority finds the queue full: refuse, or evict one without")
@@ -180,13 +182,11 @@ func (c *config) parse() (err error) {
 	if c.rule == sched.Evict.String() {
 		c.queue.Rule = sched.Evict
 	}
-	if c.prioSynack {
-		if c.queue.Classifier, err = sched.NewClassifier(sched.ClassifierOptions{}); err != nil {
-			return err
-		}
-	}
 	if c.queue.QueuePackets == 0 {
 		c.queue.QueueBytes = 0
+	}
+	if err := c.settlePriority(); err != nil {
+		return err
 	}
 	check := c.queue
 	check.Clock = new(sched.Clock) // the bridge has its own
@@ -194,6 +194,24 @@ func (c *config) parse() (err error) {
 		return &cli.UsageError{Err: err}
 	}
 	return nil
+}
+
+// settlePriority makes the classifier of the flags about priority.
+func (c *config) settlePriority() (err error) {
+	rules := sched.ClassifierOptions{SynAck: c.prioSynack}
+	for _, r := range c.prio {
+		if err := rules.AddRule(r); err != nil {
+			return cli.Usagef("--prio: %w", err)
+		}
+	}
+	if len(c.prio) != 0 && c.queue.QueuePackets == 0 {
+		return cli.Usagef("--prio needs frames that wait: set --queue-packets above 0")
+	}
+	c.queue.Classifier = nil
+	if c.prioSynack || len(c.prio) != 0 {
+		c.queue.Classifier, err = sched.NewClassifier(rules)
+	}
+	return err
 }
 
 // options are the bridge's, once the config is valid.

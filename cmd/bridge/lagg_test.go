@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/netring/netring/internal/netlab"
 )
@@ -17,14 +16,6 @@ func flowFrames(n, times int) (frames [][]byte) {
 		}
 	}
 	return frames
-}
-
-// drainTap counts what a tap has got.
-func drainTap(t *testing.T, w *tap) (n int) {
-	for w.recv(t, silence) != nil {
-		n++
-	}
-	return n
 }
 
 // A group of two links shares out what goes to it, each protocol in its way,
@@ -50,19 +41,20 @@ func TestLagg(t *testing.T) {
 			for _, f := range frames {
 				taps[0].send(t, f)
 			}
-			first, second := drainTap(t, taps[1]), drainTap(t, taps[2])
-			if first+second != tc.copies*len(frames) || first < tc.min || first > tc.max {
-				t.Errorf("%d frames went out as %d and %d", len(frames), first, second)
+			got := gather(t, tc.copies*len(frames), taps[1:]...)
+			if got[0] < tc.min || got[0] > tc.max {
+				t.Errorf("%d frames went out as %d", len(frames), got)
 			}
 			r.ok(r.NS("dut").Down("p2"))
 			p.await("link is down")
 			for _, f := range frames {
 				taps[0].send(t, f)
 			}
-			if first, second = drainTap(t, taps[1]), drainTap(t, taps[2]); first != 0 || second != len(frames) {
-				t.Errorf("with one link down, %d frames went out as %d and %d", len(frames), first, second)
+			if got := gather(t, len(frames), taps[1:]...); got[0] != 0 {
+				t.Errorf("with one link down, %d frames went out as %d", len(frames), got)
 			}
 			final := p.stop()
+			empty(t, taps...)
 			if final.Received+final.Copied != final.Forwarded+final.Dropped || final.Pending != 0 {
 				t.Errorf("totals do not add up: %+v", final)
 			}
@@ -81,15 +73,15 @@ func TestLaggReceive(t *testing.T) {
 	}{{"proto=failover", 0}, {"proto=failover,rx-all=on", 1}, {"proto=loadbalance", 1}} {
 		t.Run(tc.opts, func(t *testing.T) {
 			r := newRig(t, 3, netlab.VethOpts{})
-			p := r.startArgs("--json", "-i", "p1", "-i", "lagg:p2+p3@lagg:"+tc.opts)
+			p := r.startArgs("--json", often, "-i", "p1", "-i", "lagg:p2+p3@lagg:"+tc.opts)
 			taps := r.taps()
 			for i, w := range taps[1:] {
 				w.send(t, frame(macB, macA, untagged, 60, i))
 			}
-			if got := drainTap(t, taps[0]); got != 1+tc.want {
-				t.Errorf("%d frames delivered, want %d", got, 1+tc.want)
-			}
+			gather(t, 1+tc.want, taps[0])
+			p.until("both frames", func(r *report) bool { return r.Received == 2 && r.Pending == 0 })
 			final := p.stop()
+			empty(t, taps...)
 			if final.Drops["filter"] != uint64(1-tc.want) || final.Received != 2 || final.Pending != 0 {
 				t.Errorf("totals %+v", final)
 			}
@@ -100,7 +92,7 @@ func TestLaggReceive(t *testing.T) {
 // All links down: nothing is lost without a count.
 func TestLaggNoLink(t *testing.T) {
 	r := newRig(t, 3, netlab.VethOpts{})
-	p := r.startArgs("--json", "-i", "p1", "-i", "lagg:p2+p3")
+	p := r.startArgs("--json", often, "-i", "p1", "-i", "lagg:p2+p3")
 	taps := r.taps()
 	r.ok(r.NS("dut").Down("p2"))
 	p.await("port=p2")
@@ -109,7 +101,7 @@ func TestLaggNoLink(t *testing.T) {
 	for i := range 10 {
 		taps[0].send(t, frame(macB, macA, untagged, 60, i))
 	}
-	time.Sleep(silence)
+	p.received(10)
 	final := p.stop()
 	if final.Received != 10 || final.Drops["link"] != 10 || final.Pending != 0 {
 		t.Errorf("totals %+v", final)

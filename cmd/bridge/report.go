@@ -12,6 +12,7 @@ import (
 	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/poll"
 	"github.com/netring/netring/ring"
+	"github.com/netring/netring/sched"
 )
 
 // report is what --json prints once per interval and at the end. Counts are
@@ -49,7 +50,7 @@ type portReport struct {
 	Freezes  uint64            `json:"rx_freezes"`
 	Doorbell uint64            `json:"tx_doorbells"`
 	Retries  uint64            `json:"tx_retries"`
-	Queue    queueReport       `json:"queue"`
+	Queue    sched.Counts      `json:"queue"` // sum over its transmit rings
 	Gate     *gateReport       `json:"gate,omitempty"`
 	Switch   *switchReport     `json:"switch,omitempty"`
 	Group    *lagg.Status      `json:"group,omitempty"`
@@ -84,49 +85,6 @@ func (r *portReport) addGate(g *gate.GuardCounts) {
 	t.Backlog = max(t.Backlog, g.Backlog) // of the workers' cores, not the port's
 	t.Attaches += g.Attaches
 	t.Refusals += g.Refusals
-}
-
-// queueReport sums up the queues before a port's transmit rings.
-type queueReport struct {
-	Direct     uint64 `json:"direct_packets"`
-	Queued     uint64 `json:"queued_packets"`
-	Priority   uint64 `json:"priority_packets"`
-	Evicted    uint64 `json:"evicted_packets"`
-	Refused    uint64 `json:"refused_packets"`
-	Held       uint64 `json:"held_back"`
-	Staged     uint64 `json:"doorbells_staged"`
-	Rollup     uint64 `json:"doorbells_rollup"`
-	Forced     uint64 `json:"doorbells_forced"`
-	OActives   uint64 `json:"oactives"`
-	LimitStops uint64 `json:"limit_stops"`
-	LimitGrown uint64 `json:"limit_grown"`
-	LimitCut   uint64 `json:"limit_cut"`
-	Stalls     uint64 `json:"limit_stalls"`
-	Watchdog   uint64 `json:"watchdog_resets"`
-	Limit      uint64 `json:"limit_bytes"`
-	Inflight   uint64 `json:"inflight_bytes"`
-	Waiting    uint64 `json:"waiting_packets"`
-}
-
-func (r *queueReport) add(q *forward.QueueCounts) {
-	r.Direct += q.Direct
-	r.Queued += q.Queued
-	r.Priority += q.Priority
-	r.Evicted += q.Evicted
-	r.Refused += q.Refused
-	r.Held += q.Held
-	r.Staged += q.BellStaged
-	r.Rollup += q.BellRollup
-	r.Forced += q.BellForced
-	r.OActives += q.OActives
-	r.LimitStops += q.LimitStops
-	r.LimitGrown += q.LimitGrown
-	r.LimitCut += q.LimitCut
-	r.Stalls += q.Stalls
-	r.Watchdog += q.Watchdog
-	r.Limit += q.Limit
-	r.Inflight += q.Inflight
-	r.Waiting += q.Waiting
 }
 
 // workerReport is what one worker's scheduler did.
@@ -168,7 +126,7 @@ func addDrops(m map[string]uint64, drops *[ring.NumCauses]uint64) {
 }
 
 func newPortReport(p *forward.PortStats) portReport {
-	r := portReport{Name: p.Name, RX: p.Received(), TX: p.Sent(), Group: p.Group, RXDrops: map[string]uint64{}, TXDrops: map[string]uint64{}}
+	r := portReport{Name: p.Name, RX: p.Received(), TX: p.Sent(), Queue: p.Queue, Group: p.Group, RXDrops: map[string]uint64{}, TXDrops: map[string]uint64{}}
 	for i := range p.Links {
 		l := &p.Links[i]
 		r.Up = r.Up || !l.Down
@@ -177,7 +135,6 @@ func newPortReport(p *forward.PortStats) portReport {
 		r.Freezes += l.Rx.KernelFreezes
 		r.Doorbell += l.Tx.Doorbells
 		r.Retries += l.Tx.Retries
-		r.Queue.add(&l.Queue)
 		r.addGate(l.Gate)
 		addDrops(r.RXDrops, &l.Rx.Drops)
 		addDrops(r.TXDrops, &l.Tx.Drops)

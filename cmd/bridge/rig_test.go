@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 	}
 	netlab.Main(m)
 }
+
+// patience is how long to wait for what must come.
+const patience = 20 * time.Second
 
 // rig is a test network: hosts h1, h2, ... each joined to the namespace dut by
 // a veth pair eI-pI; the bridge joins p1, p2, ...
@@ -83,10 +87,39 @@ func (r *rig) taps() (taps []*tap) {
 type proc struct {
 	*netlab.Cmd
 	t    *testing.T
-	out  bytes.Buffer
+	out  output
 	mu   sync.Mutex
 	errs strings.Builder
 	read chan struct{}
+}
+
+// output is what a program has printed; it may be read while it runs.
+type output struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf = append(o.buf, b...)
+	return len(b), nil
+}
+
+// lines are the whole lines up to now.
+func (o *output) lines() [][]byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	end := bytes.LastIndexByte(o.buf, '\n')
+	if end < 0 {
+		return nil
+	}
+	return bytes.Split(bytes.Clone(o.buf[:end]), []byte("\n"))
+}
+
+// has says whether a whole line has the text.
+func (o *output) has(text string) bool {
+	return slices.ContainsFunc(o.lines(), func(line []byte) bool { return bytes.Contains(line, []byte(text)) })
 }
 
 // start runs the bridge over all ports with more arguments, and returns once
@@ -123,7 +156,7 @@ func (r *rig) startWith(how func(*netlab.Cmd), args ...string) *proc {
 	case <-ready:
 	case <-p.read:
 		r.t.Fatalf("bridge %s ended: %v\n%s", strings.Join(args, " "), p.Wait(), p.stderr())
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatalf("bridge %s does not say that it forwards\n%s", strings.Join(args, " "), p.stderr())
 	}
 	return p
@@ -152,7 +185,7 @@ func (p *proc) stderr() string {
 // await returns once stderr has the text.
 func (p *proc) await(text string) {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(p.stderr(), text); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !strings.Contains(p.stderr(), text); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.t.Fatalf("stderr has no %q:\n%s", text, p.stderr())
 		}
@@ -166,7 +199,7 @@ func (p *proc) exit() int {
 	go func() { _ = p.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatalf("bridge does not end\n%s", p.stderr())
 	}
 	<-p.read
@@ -188,12 +221,49 @@ func (p *proc) stop() *report {
 // final parses the last object of --json.
 func (p *proc) final() *report {
 	p.t.Helper()
-	lines := bytes.Split(bytes.TrimSpace(p.out.Bytes()), []byte("\n"))
+	r := p.last()
+	if r == nil || r.Type != "final" {
+		p.t.Fatalf("the last line is no final object: %+v", r)
+	}
+	return r
+}
+
+// last parses the newest object of --json, nil if there is none.
+func (p *proc) last() *report {
+	p.t.Helper()
+	lines := p.out.lines()
+	if lines == nil {
+		return nil
+	}
 	var r report
-	if err := json.Unmarshal(lines[len(lines)-1], &r); err != nil || r.Type != "final" {
-		p.t.Fatalf("last line %q is no final object: %v", lines[len(lines)-1], err)
+	if err := json.Unmarshal(lines[len(lines)-1], &r); err != nil {
+		p.t.Fatalf("%v in line %q", err, lines[len(lines)-1])
 	}
 	return &r
+}
+
+// often makes a bridge report so often that a test can wait for what it says.
+const often = "--interval=10ms"
+
+// until waits for a report that has what is wanted, of a bridge that reports
+// often.
+func (p *proc) until(what string, has func(*report) bool) *report {
+	p.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		r := p.last()
+		if r != nil && has(r) {
+			return r
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("no report of %s; the last is %+v\n%s", what, r, p.stderr())
+		}
+	}
+}
+
+// received waits until so many frames have come to the bridge.
+func (p *proc) received(n uint64) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("%d frames received", n), func(r *report) bool { return r.Received >= n })
 }
 
 // processTime is the user and system time of a process, from its stat file.

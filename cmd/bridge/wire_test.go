@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -86,6 +87,58 @@ func (w *tap) recv(t *testing.T, timeout time.Duration) []byte {
 		return nil
 	}
 	return retag(t, buf[:n], oob[:on])
+}
+
+// empty checks that nothing has come that was not taken.
+func empty(t *testing.T, taps ...*tap) {
+	t.Helper()
+	for _, w := range taps {
+		if f := w.recv(t, 0); f != nil {
+			t.Errorf("%s: got one more frame: %x", w.name, f[:min(len(f), 64)])
+		}
+	}
+}
+
+// gather takes n frames in all from the taps, as they come, and returns how
+// many each had.
+func gather(t *testing.T, n int, taps ...*tap) []int {
+	t.Helper()
+	got := make([]int, len(taps))
+	fds := make([]unix.PollFd, len(taps))
+	for i, w := range taps {
+		fds[i] = unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN}
+	}
+	for n > 0 {
+		k, err := unix.Poll(fds, int(patience/time.Millisecond))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || k == 0 {
+			t.Errorf("%d frames missing, got %v: %v", n, got, err)
+			return got
+		}
+		for i, w := range taps {
+			if fds[i].Revents != 0 && n > 0 && w.recv(t, 0) != nil {
+				got[i]++
+				n--
+			}
+		}
+	}
+	return got
+}
+
+// skipTo takes frames until the one that is wanted.
+func skipTo(t *testing.T, w *tap, want []byte) {
+	t.Helper()
+	for {
+		f := w.recv(t, patience)
+		if f == nil {
+			t.Fatalf("%s: a frame of %d bytes does not arrive", w.name, len(want))
+		}
+		if bytes.Equal(f, want) {
+			return
+		}
+	}
 }
 
 // retag puts the tag from the auxiliary data back into a frame.

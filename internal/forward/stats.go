@@ -1,8 +1,6 @@
 package forward
 
 import (
-	"sync/atomic"
-
 	"github.com/netring/netring/internal/gate"
 	"github.com/netring/netring/lagg"
 	"github.com/netring/netring/nm/vale"
@@ -31,6 +29,7 @@ type PortStats struct {
 	// Filtered counts frames that came by a link of a group which may not
 	// deliver, NoLink those for a group without a link that is up (cause link).
 	Filtered, NoLink uint64
+	Queue            sched.Counts // summed over the queues before its transmit rings
 	Group            *lagg.Status // nil for one link
 	// Switch has what the switch did with the frames from and for this port;
 	// nil in a wire.
@@ -43,37 +42,7 @@ type LinkStats struct {
 	Down bool
 	// Rx and Tx are sums over the link's rings.
 	Rx, Tx Counts
-	Queue  QueueCounts
 	Gate   *gate.GuardCounts // nil without
-}
-
-// QueueCounts is a copy of [sched.Counters], summed over a link's queues.
-type QueueCounts struct {
-	Direct, Queued, Priority           uint64
-	Evicted, Refused, Held             uint64
-	BellStaged, BellRollup, BellForced uint64
-	OActives, LimitStops, Watchdog     uint64
-	LimitGrown, LimitCut, Stalls       uint64
-	Limit, Inflight, Waiting           uint64 // gauges
-}
-
-func (c *QueueCounts) add(s *sched.Counters) {
-	for _, v := range []struct {
-		to   *uint64
-		from *atomic.Uint64
-	}{
-		{&c.Direct, &s.Direct}, {&c.Queued, &s.Queued}, {&c.Priority, &s.Priority},
-		{&c.Refused, &s.Refused}, {&c.Held, &s.Held},
-		{&c.BellStaged, &s.BellStaged}, {&c.BellRollup, &s.BellRollup}, {&c.BellForced, &s.BellForced},
-		{&c.OActives, &s.OActives}, {&c.LimitStops, &s.LimitStops}, {&c.Watchdog, &s.Watchdog},
-		{&c.LimitGrown, &s.LimitGrown}, {&c.LimitCut, &s.LimitCut}, {&c.Stalls, &s.Stalls},
-		{&c.Limit, &s.Limit}, {&c.Inflight, &s.Inflight}, {&c.Waiting, &s.Waiting},
-	} {
-		*v.to += v.from.Load()
-	}
-	for i := range s.Evicted {
-		c.Evicted += s.Evicted[i].Load()
-	}
 }
 
 // Counts is a copy of [ring.Counters], summed over rings.
@@ -143,7 +112,7 @@ func (b *Bridge) Stats() Stats {
 			}
 			for _, w := range b.workers {
 				o := w.stations[n].out
-				ls.Queue.add(o.queue.Counters())
+				o.queue.Counters().AddTo(&ps.Queue)
 				if o.finish != nil {
 					s.Copied += o.finish.Made.Load()
 					// What could not be finished was dropped there, and
