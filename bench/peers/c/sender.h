@@ -25,7 +25,7 @@ struct pacer {
 	uint64_t count; // packets since start
 };
 
-static void pace(struct pacer *p, unsigned burst)
+static inline void pace(struct pacer *p, unsigned burst)
 {
 	if (!p->rate)
 		return;
