@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,60 +33,53 @@ var etherNames = []struct {
 // Numbers are decimal, or hexadecimal with 0x. A rule that is there already is
 // refused.
 func (o *ClassifierOptions) AddRule(rule string) error {
-	kind, value, ok := strings.Cut(rule, "=")
-	if !ok {
-		return fmt.Errorf("priority rule %q: must be %s", rule, ruleForms)
+	next := *o
+	err := next.addRule(rule)
+	if err == nil {
+		err = next.Validate()
 	}
-	var known bool
-	var err error
+	if err != nil {
+		return fmt.Errorf("priority rule %q: %w", rule, err)
+	}
+	*o = next
+	return nil
+}
+
+func (o *ClassifierOptions) addRule(rule string) error {
+	kind, value, _ := strings.Cut(rule, "=")
 	switch kind {
 	case "dscp":
-		known, err = addRule(&o.DSCP, value, 0, 63)
+		return addNumber(&o.DSCP, value, 0, 63)
 	case "ethertype":
 		for _, e := range etherNames {
 			if e.name == value {
 				value = strconv.Itoa(int(e.value))
 			}
 		}
-		known, err = addRule(&o.EtherTypes, value, minEtherType, 0xffff)
+		return addNumber(&o.EtherTypes, value, minEtherType, 0xffff)
 	case "udp":
-		known, err = addRule(&o.UDPPorts, value, 1, 0xffff)
+		return addNumber(&o.UDPPorts, value, 1, 0xffff)
 	case "tcp":
-		known, err = addRule(&o.TCPPorts, value, 1, 0xffff)
-	default:
-		return fmt.Errorf("priority rule %q: must be %s", rule, ruleForms)
+		return addNumber(&o.TCPPorts, value, 1, 0xffff)
 	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("priority rule %q: %w", rule, err)
-	case known:
-		return fmt.Errorf("priority rule %q: is given twice: leave one out", rule)
-	}
-	if err := o.Validate(); err != nil {
-		return fmt.Errorf("priority rule %q: %w", rule, err)
-	}
-	return nil
+	return errors.New("must be dscp=46, ethertype=0x8809 (or arp, eapol, lacp, lldp, ptp), udp=53 or tcp=22, with numbers of your own")
 }
 
-const ruleForms = "dscp=46, ethertype=0x8809 (or arp, eapol, lacp, lldp, ptp), udp=53 or tcp=22"
-
-// addRule appends the number in text, which must lie between lowest and highest, unless
-// it is there.
-func addRule[T uint8 | uint16](list *[]T, text string, lowest, highest uint64) (known bool, err error) {
+// addNumber appends the number that text has to a list that has not got it.
+func addNumber[T uint8 | uint16](list *[]T, text string, lowest, highest uint64) error {
 	base, digits := 10, text
 	if hex, ok := strings.CutPrefix(text, "0x"); ok {
 		base, digits = 16, hex
 	}
 	n, err := strconv.ParseUint(digits, base, 16)
-	if err != nil || n < lowest || n > highest {
-		if lowest == minEtherType {
-			return false, fmt.Errorf("must be a number between %#04x and %#04x, or arp, eapol, lacp, lldp or ptp", lowest, highest)
-		}
-		return false, fmt.Errorf("must be a number between %d and %d", lowest, highest)
-	}
-	if slices.Contains(*list, T(n)) {
-		return true, nil
+	switch {
+	case (err != nil || n < lowest || n > highest) && lowest == minEtherType:
+		return fmt.Errorf("must be a number between %#04x and %#04x, or arp, eapol, lacp, lldp or ptp", lowest, highest)
+	case err != nil || n < lowest || n > highest:
+		return fmt.Errorf("must be a number between %d and %d", lowest, highest)
+	case slices.Contains(*list, T(n)):
+		return errors.New("is given twice: leave one out")
 	}
 	*list = append(*list, T(n))
-	return false, nil
+	return nil
 }

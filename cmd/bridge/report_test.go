@@ -12,6 +12,7 @@ import (
 
 	"github.com/netring/netring/internal/forward"
 	"github.com/netring/netring/ring"
+	"github.com/netring/netring/sched"
 )
 
 // sample is a wire p1-p2 that received 100 frames at p1, of which 90 got out.
@@ -77,6 +78,19 @@ func TestReportKeysDocumented(t *testing.T) {
 	for k := range keys {
 		if !slices.Contains(documented, k) {
 			t.Errorf("key %q is not in docs/bridge.md", k)
+		}
+	}
+	b, err = json.Marshal(sched.Counts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var queue map[string]any
+	if err := json.Unmarshal(b, &queue); err != nil {
+		t.Fatal(err)
+	}
+	for k := range queue {
+		if !bytes.Contains(doc, []byte("`"+k+"`")) {
+			t.Errorf("key %q of a queue is not in docs/bridge.md", k)
 		}
 	}
 	causes := append(causeNames(), "kernel")
