@@ -28,6 +28,11 @@ type Desc struct {
 	joined []byte // for frames of several slots
 	both   []*ring.Ring
 
+	sw       *Switch
+	attached bool // an interface is on the switch; the program has no rings
+	extra    []uint32
+	lagg     *laggPort
+
 	polling sync.Mutex // held while waiter is in use
 	waiter  *poll.Waiter
 
@@ -52,6 +57,16 @@ func (d *Desc) Spec() PortSpec { return d.spec }
 
 // Port returns the driver's port, for what only that driver can do.
 func (d *Desc) Port() ring.Port { return d.port }
+
+// Switch returns the switch that the port is on, nil if it is on none.
+func (d *Desc) Switch() *Switch { return d.sw }
+
+// ExtraBufs returns the buffers that Options.ExtraBufs asked for, or as many as
+// there were: indexes into the region of the port's rings, which are the
+// program's. It may exchange them for the buffer of any slot that it owns
+// ([ring.Slot].Buf), writing the one that it gets in exchange into the list.
+// What is in the list is given back when the Desc is closed.
+func (d *Desc) ExtraBufs() []uint32 { return d.extra }
 
 // RxRings and TxRings return the rings that the port's name selects.
 func (d *Desc) RxRings() []*ring.Ring { return d.rx }

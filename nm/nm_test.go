@@ -413,54 +413,6 @@ func TestPcap(t *testing.T) {
 	}
 }
 
-// TestLeaks opens and closes 10,000 times: no descriptor and no mapping stays.
-func TestLeaks(t *testing.T) {
-	count := func() (fds, maps int) {
-		d, err := os.ReadDir("/proc/self/fd")
-		must(t, err)
-		m, err := os.ReadFile("/proc/self/maps")
-		must(t, err)
-		return len(d), bytes.Count(m, []byte("\n"))
-	}
-	s := &nm.Space{}
-	once := func() {
-		a, err := nm.Open("netmap:x{1@conf:slots=2", nm.Options{Space: s})
-		must(t, err)
-		b, err := nm.Open("netmap:x}1@conf:slots=2", nm.Options{Space: s})
-		must(t, err)
-		must(t, errors.Join(a.Close(), b.Close()))
-	}
-	once()
-	fds, maps := count()
-	for range 10000 {
-		once()
-	}
-	if f, m := count(); f > fds+2 || m > maps+50 {
-		t.Errorf("descriptors %d -> %d, mappings %d -> %d", fds, f, maps, m)
-	}
-	if testing.Short() || netlab.Available() != nil {
-		return
-	}
-	l := netlab.Setup(t, "a")
-	l.Pair(t, "a", "a0", "a", "a1", netlab.VethOpts{})
-	fds, maps = count()
-	must(t, l.NS("a").Do(func() error {
-		for range 100 {
-			d, err := nm.Open("a0@tpacket:profile=lowmem", nm.Options{Space: s})
-			if err != nil {
-				return err
-			}
-			if err := d.Close(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	if f, m := count(); f > fds+2 || m > maps+50 {
-		t.Errorf("interface: descriptors %d -> %d, mappings %d -> %d", fds, f, maps, m)
-	}
-}
-
 func BenchmarkPipe(b *testing.B) {
 	x, y := pair(b, "")
 	f := numbered(1, 60)

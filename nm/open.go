@@ -14,8 +14,8 @@ import (
 // Options for [Open], beside what the port's name says. The zero value is
 // valid.
 type Options struct {
-	// Space is where names of pipes and memory regions live; nil for the
-	// process's own.
+	// Space is where names of pipes, switches and memory regions live; nil
+	// for the process's own.
 	Space *Space
 	// TPACKET and XDP are where the drivers' options start from; the port's
 	// name overrides them.
@@ -23,6 +23,15 @@ type Options struct {
 	XDP     xdp.Options
 	// PcapWrite makes a pcap: port write its file instead of reading it.
 	PcapWrite bool
+	// Switch is for the open that makes a vale switch.
+	Switch SwitchOptions
+	// BufSize is the bytes of a buffer of a pipe or of a switch, the 64 of
+	// headroom among them, for the open that makes it; 0 for 2048. Longer
+	// frames take several slots.
+	BufSize int
+	// ExtraBufs asks a pipe or a vale port for buffers beyond those in its
+	// slots; see [Desc.ExtraBufs].
+	ExtraBufs int
 	// XDPMem is memory for AF_XDP ports to share, so that frames move between
 	// them without a copy; nil for memory of the port's own.
 	XDPMem *xdp.Mem
@@ -47,7 +56,7 @@ func open(name string, spec PortSpec, o Options) (d *Desc, err error) {
 	if o.Space == nil {
 		o.Space = &process
 	}
-	if err := possible(&spec); err != nil {
+	if err := possible(&spec, &o); err != nil {
 		return nil, err
 	}
 	key := spec.Kind.String() + ":" + spec.Switch + ":" + spec.Name
@@ -68,6 +77,10 @@ func open(name string, spec PortSpec, o Options) (d *Desc, err error) {
 	switch {
 	case spec.Pipe != "":
 		err = d.openPipe(&o)
+	case spec.Kind == KindVale:
+		err = d.openVale(name, &o)
+	case spec.Kind == KindLagg:
+		err = d.openLagg(name, &o)
 	case spec.Kind == KindXDP:
 		err = d.openXDP(&o)
 	case spec.Kind == KindPcap:
@@ -82,41 +95,86 @@ func open(name string, spec PortSpec, o Options) (d *Desc, err error) {
 }
 
 // possible refuses what the grammar has and no driver here does.
-func possible(s *PortSpec) error {
+func possible(s *PortSpec, o *Options) error {
 	monitor := s.Flags & (MonitorRX | MonitorTX)
 	switch {
 	case s.Select == HostRings || s.Select == OneHostRing || s.Select == AllAndHost:
 		return fmt.Errorf("host rings: %w: the host's stack keeps the interface; open it without ^ or *", errors.ErrUnsupported)
 	case s.Flags&MonitorZC != 0:
 		return fmt.Errorf("zero-copy monitor: %w: use /r or /t", errors.ErrUnsupported)
-	case monitor != 0 && (s.Kind != KindNetmap || s.Pipe != ""):
-		return fmt.Errorf("monitor: %w: only interfaces through netmap: can be monitored", errors.ErrUnsupported)
+	case monitor != 0 && s.Pipe != "":
+		return fmt.Errorf("monitor: %w: the ends of a pipe hand frames over by themselves, so that nobody in between could copy them; use a vale switch", errors.ErrUnsupported)
+	case monitor != 0 && s.Kind == KindXDP:
+		return fmt.Errorf("monitor: %w: AF_XDP takes frames from the kernel before anybody could copy them; netmap:%s/t sees what the host sends", errors.ErrUnsupported, s.Name)
 	case monitor != 0 && s.Flags&TXOnly != 0:
 		return errors.New("a monitor only receives: leave /T out")
-	case s.Kind == KindVale || s.Kind == KindLagg:
-		return fmt.Errorf("%s: ports: %w by Open", s.Kind, errors.ErrUnsupported)
+	case o.ExtraBufs != 0 && s.Pipe == "" && s.Kind != KindVale:
+		return errors.New("extra buffers go with pipes and vale ports: others have no memory to take them from")
+	case o.BufSize != 0 && s.Pipe == "" && s.Kind != KindVale:
+		return errors.New("a buffer size goes with pipes and vale ports: others bring their own memory")
+	case o.ExtraBufs < 0 || o.ExtraBufs > maxExtra:
+		return fmt.Errorf("%d extra buffers: must be between 0 and %d", o.ExtraBufs, maxExtra)
+	case !o.Switch.isZero() && (s.Kind != KindVale || s.Pipe != ""):
+		return errors.New("options of a switch go with vale ports")
 	}
 	return nil
 }
 
+// maxExtra bounds Options.ExtraBufs.
+const maxExtra = 1 << 20
+
+// openPipe opens an end of a pipe. That of a switch (vale0:a{1) has its memory.
 func (d *Desc) openPipe(o *Options) error {
-	s := &d.spec
-	pool, giveBack, err := o.Space.memory(s.MemID)
+	s, space := &d.spec, o.Space
+	m, err := memConf(s)
+	if err != nil {
+		return err
+	}
+	pool, giveBack, err := space.memory(s.MemID, o)
 	if err != nil {
 		return err
 	}
 	d.undo = append(d.undo, func() error { giveBack(); return nil })
-	key := s.Name + "{" + s.Pipe
-	p, closeEnd, err := o.Space.end(key, s.Slave, func() (a, b *mem.Port, err error) {
-		return mem.Pair(mem.Options{Names: [2]string{"netmap:" + s.Name + "{" + s.Pipe, "netmap:" + s.Name + "}" + s.Pipe},
-			Rings: conf(s, "tx", "rings"), Slots: conf(s, "tx", "slots"), Pool: pool})
-	})
+	m.BufSize, m.Extra = o.BufSize, 2*o.ExtraBufs // as many for either end
+	prefix := s.Kind.String() + ":"
+	build := func() (a, b *mem.Port, err error) {
+		if m.Pool = pool; pool != nil {
+			m.Extra = 0
+		}
+		return mem.Pair(m)
+	}
+	if s.Kind == KindVale {
+		prefix = s.Switch + ":"
+		sw, err := space.enterSwitch(s.Switch, o)
+		if err != nil {
+			return err
+		}
+		d.undo = append(d.undo, func() error { space.leaveSwitch(sw); return nil })
+		build = func() (a, b *mem.Port, err error) {
+			m.BufSize, m.Extra = 0, 0
+			return sw.pair(m, pool, 2*o.ExtraBufs)
+		}
+	}
+	key := prefix + s.Name
+	m.Names = [2]string{key + "{" + s.Pipe, key + "}" + s.Pipe}
+	p, closeEnd, err := space.end(m.Names[0], s.Slave, build)
 	if err != nil {
 		return err
 	}
 	d.port = p
 	d.undo = append(d.undo, closeEnd)
+	d.takeExtra(p.Pool(), o.ExtraBufs)
 	return nil
+}
+
+// takeExtra takes extra buffers and sees to it that they are given back.
+func (d *Desc) takeExtra(pool *mem.Pool, n int) {
+	if n == 0 {
+		return
+	}
+	d.extra = make([]uint32, n)
+	d.extra = d.extra[:pool.Take(d.extra)]
+	d.undo = append(d.undo, func() error { return pool.Give(d.extra...) })
 }
 
 func (d *Desc) openTPACKET(o *Options) error {
@@ -176,32 +234,31 @@ func (d *Desc) openPcap(o *Options) error {
 	return nil
 }
 
-// bind takes the rings of the opened port that the name selects.
-func (d *Desc) bind() error {
+// bind takes the rings of the opened port that the name selects. An interface
+// selects its ring when it is opened; one on a switch has none for the program.
+func (d *Desc) bind() (err error) {
+	if d.attached {
+		return nil
+	}
 	if d.spec.Flags&TXOnly == 0 {
-		d.rx = d.port.RxRings()
-	}
-	if d.spec.Flags&RXOnly == 0 {
-		d.tx = d.port.TxRings()
-	}
-	// Interfaces select their ring when they are opened; a pipe has them all.
-	if d.spec.Select == OneRing && d.spec.Pipe != "" {
-		one := func(r []*ring.Ring) ([]*ring.Ring, error) {
-			if r == nil {
-				return nil, nil
-			}
-			if d.spec.Ring >= len(r) {
-				return nil, fmt.Errorf("ring %d: the port has rings 0 to %d", d.spec.Ring, len(r)-1)
-			}
-			return r[d.spec.Ring : d.spec.Ring+1], nil
-		}
-		var err error
-		if d.rx, err = one(d.rx); err != nil {
-			return err
-		}
-		if d.tx, err = one(d.tx); err != nil {
+		if d.rx, err = d.selected(d.port.RxRings()); err != nil {
 			return err
 		}
 	}
-	return nil
+	if d.spec.Flags&(RXOnly|MonitorRX|MonitorTX) == 0 {
+		d.tx, err = d.selected(d.port.TxRings())
+	}
+	return err
+}
+
+// selected are those of a port's rings that the name selects.
+func (d *Desc) selected(r []*ring.Ring) ([]*ring.Ring, error) {
+	inMemory := d.spec.Pipe != "" || d.spec.Kind == KindVale
+	if d.spec.Select != OneRing || !inMemory {
+		return r, nil
+	}
+	if d.spec.Ring >= len(r) {
+		return nil, fmt.Errorf("ring %d: the port has rings 0 to %d; more with @conf:rings=", d.spec.Ring, len(r)-1)
+	}
+	return r[d.spec.Ring : d.spec.Ring+1], nil
 }

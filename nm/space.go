@@ -11,14 +11,17 @@ import (
 // ErrBusy: somebody else has the port, and one of the two wants it for itself.
 var ErrBusy = errors.New("port is busy")
 
-// Space is where the names of pipes, of memory regions and of exclusively open
-// ports mean something: two ends of a pipe find each other in one Space. The
+// Space is where the names of pipes, switches and memory regions and of
+// exclusively open ports mean something: two ends of a pipe, and the ports of a
+// switch, find each other in one Space. The
 // zero value is an empty Space. Any goroutine may use it.
 type Space struct {
 	mu    sync.Mutex
 	open  map[string][]*holder // by port, for exclusive opens
 	pipes map[string]*pipe
 	pools map[int]*pool
+
+	switches map[string]*Switch
 }
 
 // process is the Space of those who bring none: names of pipes are the
@@ -83,9 +86,12 @@ func (s *Space) hold(key, name string, exclusive bool) (func(), error) {
 }
 
 // memory returns the pool of a memory id, nil for 0, and what gives it back.
-func (s *Space) memory(id int) (*mem.Pool, func(), error) {
-	if id == 0 {
+func (s *Space) memory(id int, o *Options) (*mem.Pool, func(), error) {
+	switch {
+	case id == 0:
 		return nil, func() {}, nil
+	case o.BufSize != 0:
+		return nil, nil, fmt.Errorf("buffer size %d: the buffers of memory @%d have %d bytes: leave Options.BufSize out", o.BufSize, id, sharedBufSize)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
