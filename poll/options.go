@@ -21,6 +21,11 @@ type Options struct {
 	// Delay is the latency that adaptive mode may add under load, to let
 	// batches gather; 0 is 100 us.
 	Delay time.Duration
+	// Linger is how long adaptive mode stays awake at most when there is
+	// nothing to do, if it expects a packet within that time: silences are
+	// no longer. It spares the packet the wake-up, and takes the core
+	// meanwhile unless another program wants it. 0 is not at all.
+	Linger time.Duration
 
 	ControllerConfig
 }
@@ -53,6 +58,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("poll: %d CPUs for %d workers: must be as many", len(o.CPUs), o.Workers)
 	case o.Nice < -20 || o.Nice > 19:
 		return fmt.Errorf("poll: nice value %d: must be between -20 and 19", o.Nice)
+	case o.Linger < 0 || o.Linger > time.Second:
+		return fmt.Errorf("poll: linger %v: must be between 0 and 1s", o.Linger)
 	case o.Delay < time.Microsecond || o.Delay > 10*time.Millisecond:
 		return fmt.Errorf("poll: delay %v: must be between 1us and 10ms", o.Delay)
 	}

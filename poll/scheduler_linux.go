@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -214,9 +215,13 @@ func (s *Scheduler) newThread(i int) (*thread, error) {
 	slice := min(max(s.workers[i].ctl.period/2, 100*time.Microsecond), 3*time.Millisecond)
 	t, err := newThread(s.mono, cpu, s.opts.Nice, slice)
 	if err != nil && s.opts.NiceTry && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) {
-		return newThread(s.mono, cpu, 0, slice)
+		t, err = newThread(s.mono, cpu, 0, slice)
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	t.hold = runtime.GOMAXPROCS(0) >= len(s.workers)+spareProcs
+	return t, nil
 }
 
 func (w *worker) start() error {

@@ -7,7 +7,7 @@ type WorkerStats struct {
 	Rounds  uint64
 	Empty   uint64 // rounds that moved nothing
 	Packets uint64
-	Checks  uint64 // rounds with a status check
+	Checks  uint64 // status checks
 	Ticks   uint64 // clock ticks, missed ones among them
 	Held    uint64 // ticks at which it kept to its share for somebody else
 	Naps    uint64 // sleeps by the clock
@@ -26,15 +26,12 @@ type workerStats struct {
 	short, lost, suspect, stalled, pending, burst atomic.Uint64
 }
 
-func (s *workerStats) round(done int, check bool) {
+func (s *workerStats) round(done int) {
 	s.rounds.Add(1)
 	if done == 0 {
 		s.empty.Add(1)
 	} else {
 		s.packets.Add(uint64(done))
-	}
-	if check {
-		s.checks.Add(1)
 	}
 }
 

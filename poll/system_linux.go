@@ -16,7 +16,8 @@ type system interface {
 	now() time.Duration // monotonic
 	cpu() time.Duration // CPU time that this thread has had
 	sleep(until time.Duration)
-	wait(fds []unix.PollFd, until time.Duration) (int, error)
+	// wait is poll(2); hot says that it is likely to be short.
+	wait(fds []unix.PollFd, until time.Duration, hot bool) (int, error)
 	// yield lets another thread have the core, if one wants it.
 	yield()
 	// waited is how long, in all, this thread has been ready to run while
@@ -53,6 +54,7 @@ type thread struct {
 	lines []byte
 	buf   [128]byte
 	kern  kernelThreads
+	hold  bool          // a processor of the Go runtime may be held for a wait: others have enough
 	lost  time.Duration // by yields
 }
 
@@ -116,7 +118,10 @@ func (t *thread) sleep(until time.Duration) {
 	}
 }
 
-func (t *thread) wait(fds []unix.PollFd, until time.Duration) (int, error) {
+func (t *thread) wait(fds []unix.PollFd, until time.Duration, hot bool) (int, error) {
+	if hot && t.hold {
+		return pollHeld(t.monotime, fds, until)
+	}
 	return pollFDs(t.monotime, fds, until)
 }
 

@@ -102,12 +102,52 @@ func pollFDs(m monotime, fds []unix.PollFd, until time.Duration) (int, error) {
 			ts = &t
 		}
 		n, err := unix.Ppoll(fds, ts, nil)
-		switch {
-		case err == unix.EINTR:
+		if err == unix.EINTR {
 			continue
-		case err != nil:
-			return 0, fmt.Errorf("poll %d descriptors: %w", len(fds), err)
 		}
-		return n, nil
+		return polled(fds, n, err)
 	}
+}
+
+const (
+	// spareProcs is how many of its processors (GOMAXPROCS) the Go runtime
+	// must have beside those of the workers for pollHeld to be used.
+	spareProcs = 2
+	// heldSlice bounds a wait that holds a processor. The runtime stops all
+	// goroutines now and then, by a signal to those that run, which ends
+	// poll(2); where signals are switched off (GODEBUG=asyncpreemptoff=1),
+	// it has to wait this long.
+	heldSlice = 20 * time.Millisecond
+)
+
+// pollHeld is pollFDs by a call that the Go runtime does not know of. To the
+// runtime the goroutine is running and keeps its processor, which costs every
+// 10 ms a preemption of the sleeping thread. What that buys is the wake-up. After
+// an ordinary call that lasted, the thread must find a processor again, must
+// wake the runtime's monitor if all were idle, and the monitor, which finds
+// the goroutine on the time slice of before the sleep, preempts it at once:
+// several thread switches, between the packet's arrival and its departure.
+func pollHeld(m monotime, fds []unix.PollFd, until time.Duration) (int, error) {
+	for {
+		now := m.now()
+		end := now + heldSlice
+		if until != 0 {
+			end = min(end, max(until, now))
+		}
+		n, err := rawPoll(fds, unix.NsecToTimespec(int64(end-now)))
+		if err == unix.EINTR || err == nil && n == 0 && end != until {
+			if until != 0 && m.now() >= until {
+				return 0, nil
+			}
+			continue
+		}
+		return polled(fds, n, err)
+	}
+}
+
+func polled(fds []unix.PollFd, n int, err error) (int, error) {
+	if err != nil {
+		return 0, fmt.Errorf("poll %d descriptors: %w", len(fds), err)
+	}
+	return n, nil
 }

@@ -27,6 +27,9 @@ const (
 	censusWindow  = time.Second
 	censusPercent = 15
 	censusHold    = 1500 * time.Millisecond
+	// lingerTurn is how often a worker that is awake for nothing lets others
+	// have the core.
+	lingerTurn = time.Millisecond
 	// maxNap is how late, at a low HZ, a worker may see that it is to stop.
 	maxNap = 20 * time.Millisecond
 )
@@ -46,6 +49,7 @@ type worker struct {
 	mode     Mode
 	ctl      *Controller
 	pacer    pacer
+	linger   linger
 	handlers []Handler
 	set      WaitSet
 	owners   []int // for each descriptor in set, the handler's index; -1 is ours
@@ -53,6 +57,7 @@ type worker struct {
 	nextTick  time.Duration
 	nextCheck time.Duration // while the controller is not used
 	polling   bool          // the controller is used
+	turnAt    time.Duration // while awake for nothing: when others have their turn next
 
 	// who else wants the core
 	share      int           // percent of it that is ours
@@ -69,7 +74,8 @@ type worker struct {
 }
 
 func newWorker(o Options, ctl *Controller) *worker {
-	return &worker{wakeFD: -1, mode: o.Mode, ctl: ctl, share: 100 - ctl.cfg.UserFrac, pacer: newPacer(ctl.cfg.EachBurst, o.Delay)}
+	return &worker{wakeFD: -1, mode: o.Mode, ctl: ctl, share: 100 - ctl.cfg.UserFrac,
+		pacer: newPacer(ctl.cfg.EachBurst, o.Delay), linger: linger{max: o.Linger}}
 }
 
 // run is the loop. It returns the first handler's error, nil once stopping is
@@ -140,7 +146,8 @@ func (w *worker) poll(now time.Duration) error {
 	if err != nil || w.mode == Busy {
 		return err
 	}
-	w.pace(now, done, full)
+	w.observe(now, done, full)
+	w.gap(now, full)
 	return nil
 }
 
@@ -165,7 +172,7 @@ func (w *worker) chunk(now time.Duration) error {
 	last := w.ctl.End(cpu)
 	w.stats.controller(w.ctl)
 	if w.mode == Adaptive {
-		w.pacer.round(now, done, full)
+		w.observe(now, done, full)
 		if last && now >= w.held {
 			w.gap(now, full)
 		}
@@ -173,10 +180,12 @@ func (w *worker) chunk(now time.Duration) error {
 	return nil
 }
 
-// pace lets the pacer see a round and sleeps as long as it says.
-func (w *worker) pace(now time.Duration, done int, full bool) {
+// observe lets those who decide about sleeping see the outcome of a round.
+func (w *worker) observe(now time.Duration, done int, full bool) {
+	if w.linger.round(now, done) {
+		w.pacer.woke() // it would have, had we slept
+	}
 	w.pacer.round(now, done, full)
-	w.gap(now, full)
 }
 
 func (w *worker) gap(now time.Duration, full bool) {
@@ -212,83 +221,51 @@ func (w *worker) ticks(now time.Duration) {
 	}
 }
 
-// contend finds out if another program wants the core while we take more than
-// our share, and holds us to it if so.
-func (w *worker) contend(now time.Duration) {
-	if now-w.censusAt >= censusWindow {
-		w.census(now)
-	}
-	if now < w.held {
-		w.stats.held.Add(1)
-		w.tickAt = 0
-		return
-	}
-	cpu := w.sys.cpu()
-	if w.tickAt != 0 && (cpu-w.tickCPU)*100 > (now-w.tickAt)*time.Duration(w.share) {
-		// Whoever waits gets on now. Else they would go without until the
-		// kernel finds that we had enough, which at a low nice value is long.
-		w.sys.yield()
-		after := w.sys.now()
-		if after-now >= contendTime {
-			w.strike(after)
-		}
-		now = after
-	}
-	w.tickAt, w.tickCPU = now, cpu
-}
-
-// census finds out from who had the core if somebody else wants it. It sees
-// what yielding does not: programs that run while we nap, and no longer than
-// that because we go first.
-func (w *worker) census(now time.Duration) {
-	idle, kern, ok := w.sys.others()
-	if !ok {
-		return
-	}
-	cpu := w.sys.cpu()
-	// A window far longer than it should be has a sleep in it.
-	if d := now - w.censusAt; w.censusAt != 0 && d < 2*censusWindow {
-		ours := cpu - w.censusCPU
-		theirs := d - ours - (idle - w.censusIdle) - (kern - w.censusKern)
-		over := ours*100 > d*time.Duration(w.share) || now < w.held
-		if over && theirs*100 > d*censusPercent {
-			w.held = max(w.held, now+censusHold)
-		}
-	}
-	w.censusAt, w.censusCPU, w.censusIdle, w.censusKern = now, cpu, idle, kern
-}
-
-// strike notes that somebody took the core.
-func (w *worker) strike(now time.Duration) {
-	waited := w.sys.waited()
-	if now-w.strikeAt < contendWindow && waited-w.strikeWait >= contendTime {
-		w.strikes++
-	} else {
-		w.strikes = 1
-	}
-	if w.strikes >= contendStrikes {
-		w.held = max(w.held, now+strikeHold)
-	}
-	w.strikeAt, w.strikeWait = now, waited
-}
-
-// interrupt is one round without the clock, and the wait after it.
+// interrupt is one round without the clock, and the wait after it. A wait is
+// for when a round brought nothing: what was just sent may be answered by now,
+// and the costly looks must not come before the answer.
 func (w *worker) interrupt(now time.Duration) error {
-	check := now >= w.nextCheck
-	if check {
-		w.nextCheck = now + w.checkPeriod()
-	}
-	done, full, err := w.round(now, w.ctl.cfg.EachBurst, check)
+	due := now - w.nextCheck
+	done, full, err := w.round(now, w.ctl.cfg.EachBurst, due >= w.checkPeriod())
 	if err != nil {
 		return err
 	}
 	if w.mode == Adaptive {
-		w.pacer.round(now, done, full)
+		w.observe(now, done, full)
+		if w.pacer.pacing {
+			return nil
+		}
 	}
-	if full || w.mode == Adaptive && w.pacer.pacing {
+	if due >= w.checkPeriod() {
+		w.nextCheck = now + w.checkPeriod()
+	}
+	switch {
+	case done > 0:
 		return nil
+	case w.mode == Adaptive && w.linger.awake(now):
+		w.turn(now)
+		return nil
+	case now >= w.nextCheck:
+		w.nextCheck = now + w.checkPeriod()
+		if err := w.check(now); err != nil {
+			return err
+		}
 	}
 	return w.wait(now)
+}
+
+// turn lets others have the core now and then while we are awake for nothing,
+// and makes us sleep if one wanted it.
+func (w *worker) turn(now time.Duration) {
+	if now < w.turnAt || now-w.linger.since < lingerTurn {
+		return
+	}
+	w.sys.yield()
+	after := w.sys.now()
+	w.turnAt = after + lingerTurn
+	if after-now >= contendTime {
+		w.linger.contended(after + strikeHold)
+	}
 }
 
 // wait sleeps in poll(2).
@@ -308,7 +285,7 @@ func (w *worker) wait(now time.Duration) error {
 	}
 	s.Until(max(w.nextCheck, now+sleepCheck))
 	w.stats.waits.Add(1)
-	n, err := w.sys.wait(s.fds, s.until)
+	n, err := w.sys.wait(s.fds, s.until, w.linger.hot(now))
 	if err != nil || n == 0 {
 		return err
 	}
@@ -356,15 +333,22 @@ func (w *worker) round(now time.Duration, budget int, check bool) (done int, ful
 	if err := w.flush(); err != nil {
 		return done, full, err
 	}
-	// The costly looks come after, so that no packet waits for them.
-	for i := 0; check && i < len(w.handlers); i++ {
-		h := w.handlers[i]
+	w.stats.round(done)
+	if check { // after the packets, so that none waits for it
+		err = w.check(now)
+	}
+	return done, full, err
+}
+
+// check lets the handlers do the costly looks.
+func (w *worker) check(now time.Duration) error {
+	w.stats.checks.Add(1)
+	for _, h := range w.handlers {
 		if err := h.Check(now); err != nil {
-			return done, full, &HandlerError{h.Name(), "check", err}
+			return &HandlerError{h.Name(), "check", err}
 		}
 	}
-	w.stats.round(done, check)
-	return done, full, nil
+	return nil
 }
 
 // flush ends a round.

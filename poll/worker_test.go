@@ -130,7 +130,7 @@ func (m *simulation) yield() {
 	}
 }
 
-func (m *simulation) wait(fds []unix.PollFd, until time.Duration) (int, error) {
+func (m *simulation) wait(fds []unix.PollFd, until time.Duration, hot bool) (int, error) {
 	m.waits++
 	if until == 0 {
 		until = m.end
