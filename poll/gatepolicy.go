@@ -46,17 +46,21 @@ func (c GateConfig) Validate() error {
 	return nil
 }
 
-// GateSample is what a [GatePolicy] looks at, about one worker and the
-// interface that the gate is for. All counts are sums since some start.
+// GateSample is what a [GatePolicy] looks at, about one interface and the
+// worker that serves it, or the workers. Waiting and Slots are gauges, the
+// others sums since some start.
 type GateSample struct {
 	Now       time.Duration
 	Delivered uint64 // packets that the worker took from the interface
 	Sent      uint64 // packets that it sent, on any interface
-	Drops     uint64 // packets that the kernel dropped behind the gate: full ring, full backlog
+	Drops     uint64 // packets that found the ring full
+	Backlog   uint64 // packets that found the backlog of the worker's core full, of any interface
 	OnCore    uint64 // packets that the kernel received on the worker's core, of any interface
 	Super     uint64 // segmentation super-frames among the delivered
 	Passed    uint64 // by the gate
 	Refused   uint64 // by the gate
+	Waiting   int    // packets in the ring, the least since the sample before
+	Slots     int    // of the ring
 }
 
 // GateAction is what is to be done with a gate.
@@ -85,10 +89,15 @@ type GateVerdict struct {
 // So it puts the gate up when for some time the kernel has dropped packets,
 // and received on this core more than can be explained by what the worker
 // sent. It takes it off when after a fair trial no more is delivered than
-// before, or when the gate has had nothing to refuse for a while. In between
-// it looks for the largest budget behind which the kernel drops nothing: up
-// in steps as long as that holds, quickly at first and slowly near the last
-// budget that was too large, and down when it does not.
+// before, or when the gate has had nothing to refuse for a while.
+//
+// In between it keeps a short queue in the ring. A queue that does not run
+// empty tells that the worker had something to do all the time; what it then
+// delivered is what it can deliver, and the budget is that, and a little more
+// or less as the queue is shorter or longer than it should be. An empty queue
+// tells that there is room for a larger budget. So nothing has to be dropped
+// behind the gate to find out what the worker is capable of, and the ring is
+// never full, which would be long to wait in and cold to the cache.
 //
 // It has no clock and does nothing itself. One goroutine at a time.
 type GatePolicy struct {
@@ -98,33 +107,45 @@ type GatePolicy struct {
 
 	on      bool
 	since   time.Duration // of the last change
-	starved int           // samples in a row
-	before  float64       // packets a second delivered without the gate
+	starved int           // samples of livelock, less those without
+	before  mean          // delivered without the gate, starved
 	tcp     time.Duration // no gate before this: there were super-frames
 	hold    time.Duration // nor before since+hold
 
-	budget  float64       // packets a window
-	ceiling float64       // the last budget that was too large, 0 if none yet
-	clean   int           // samples without drops since it was passed again
-	settle  time.Duration // until then drops are not the budget's fault
-	quiet   time.Duration // the last time that the gate refused something
-	calm    time.Duration // grows when the gate comes off too early
-	trial   time.Duration // under load, still to go until it must have helped
-	with    float64       // packets a second delivered with it under load
+	budget float64       // packets a window
+	able   float64       // packets that the worker is able to forward in a window
+	rising bool          // no queue has been seen yet
+	quiet  time.Duration // the last time that the gate refused something
+	calm   time.Duration // grows when the gate comes off too early
+	trial  time.Duration // under load, still to go until it must have helped
+	with   mean          // delivered meanwhile
 }
 
+// mean is a mean rate.
+type mean struct {
+	packets uint64
+	time    time.Duration
+}
+
+func (m *mean) add(n uint64, d time.Duration) { m.packets, m.time = m.packets+n, m.time+d }
+
+// rate is per second.
+func (m *mean) rate() float64 { return float64(m.packets) / max(m.time, 1).Seconds() }
+
 const (
-	gateStarved  = 5                // samples in a row that tell livelock
-	gateDrops    = 1000             // drops a second that matter
-	gateTrial    = time.Second      // to show that it helps
-	gateGain     = 1.05             // by so much
-	gateHoldMin  = 5 * time.Second  // after a trial that failed, doubled each time
-	gateHoldMax  = 10 * time.Minute //
-	gateSettle   = 50 * time.Millisecond
-	gateAttached = 100 * time.Millisecond // for the kernel to attach it, and old packets to go
-	gateTCP      = 10 * time.Second       // after the last super-frame
-	gateSoon     = 10 * time.Second       // from detach to attach: it came off too early
-	gateCalmMax  = time.Minute
+	gateStarved = 10                     // samples that tell livelock
+	gateSettled = 5                      // of them, those in which it develops
+	gateDrops   = 1000                   // drops a second that matter
+	gateTrial   = time.Second            // to show that it helps
+	gateIgnored = 200 * time.Millisecond // of that, while it finds its budget
+	gateGain    = 1.03                   // by so much
+	gateHoldMin = 5 * time.Second        // after a trial that failed, doubled each time
+	gateHoldMax = 10 * time.Minute       //
+	gateQueue   = time.Millisecond       // of packets shall always wait in the ring, and a window's at least
+	gateHorizon = 25 * time.Millisecond  // in which the queue is put right
+	gateTCP     = 10 * time.Second       // after the last super-frame
+	gateSoon    = 10 * time.Second       // from detach to attach: it came off too early
+	gateCalmMax = time.Minute
 )
 
 // NewGatePolicy returns a policy with the gate off.
@@ -168,8 +189,8 @@ func (p *GatePolicy) Step(s GateSample) GateVerdict {
 	return p.stepOff(s.Now, d)
 }
 
-// delta is what happened between two samples. Counters that went back (a new
-// source) count as nothing.
+// delta is what happened between two samples, and the gauges of the later one.
+// Counters that went back (a new source) count as nothing.
 func delta(a, b GateSample) GateSample {
 	sub := func(x, y uint64) uint64 {
 		if x < y {
@@ -177,28 +198,34 @@ func delta(a, b GateSample) GateSample {
 		}
 		return x - y
 	}
-	return GateSample{Now: a.Now - b.Now, Delivered: sub(a.Delivered, b.Delivered), Sent: sub(a.Sent, b.Sent), Drops: sub(a.Drops, b.Drops),
-		OnCore: sub(a.OnCore, b.OnCore), Super: sub(a.Super, b.Super), Passed: sub(a.Passed, b.Passed), Refused: sub(a.Refused, b.Refused)}
+	return GateSample{
+		Now: a.Now - b.Now, Delivered: sub(a.Delivered, b.Delivered), Sent: sub(a.Sent, b.Sent),
+		Drops: sub(a.Drops, b.Drops), Backlog: sub(a.Backlog, b.Backlog), OnCore: sub(a.OnCore, b.OnCore),
+		Super: sub(a.Super, b.Super), Passed: sub(a.Passed, b.Passed), Refused: sub(a.Refused, b.Refused),
+		Waiting: a.Waiting, Slots: a.Slots,
+	}
 }
 
-func (p *GatePolicy) rate(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
-
 func (p *GatePolicy) stepOff(now time.Duration, d GateSample) GateVerdict {
-	drops := p.rate(d.Drops, d.Now)
-	lossy := drops >= gateDrops && d.Drops*50 > d.Delivered+d.Drops // 2 %
+	lost := d.Drops + d.Backlog
+	drops := float64(lost) / d.Now.Seconds()
+	lossy := drops >= gateDrops && lost*50 > d.Delivered+lost // 2 %
 	// What the worker sent may come in again at the other end of a veth, on
 	// this core: that is not receiving for the worker.
 	here := d.OnCore > d.Sent && 2*(d.OnCore-d.Sent) > d.Delivered
-	if !lossy || !here || d.Super > 0 {
+	switch {
+	case d.Super > 0:
 		p.starved = 0
-		return GateVerdict{}
+	case !lossy || !here:
+		p.starved = max(p.starved-1, 0)
+	default:
+		p.starved = min(p.starved+1, gateStarved)
 	}
-	delivered := p.rate(d.Delivered, d.Now)
-	if p.starved == 0 {
-		p.before = delivered
+	if p.starved <= gateSettled {
+		p.before = mean{}
 	}
-	p.before += (delivered - p.before) / 4
-	if p.starved++; p.starved < gateStarved || now < p.tcp || now-p.since < p.hold {
+	p.before.add(d.Delivered, d.Now)
+	if p.starved < gateStarved || now < p.tcp || now-p.since < p.hold {
 		return GateVerdict{}
 	}
 	if now-p.since < gateSoon {
@@ -207,18 +234,20 @@ func (p *GatePolicy) stepOff(now time.Duration, d GateSample) GateVerdict {
 		p.calm = p.cfg.Calm
 	}
 	p.on, p.since, p.quiet, p.starved = true, now, now, 0
-	p.trial, p.with, p.ceiling, p.clean = gateTrial, p.before, 0, 0
-	p.settle = now + gateAttached
-	p.budget = max(p.before*p.cfg.Window.Seconds(), float64(p.cfg.Floor))
+	p.trial, p.with, p.rising = gateTrial, mean{}, true
+	p.able = p.before.rate() * p.cfg.Window.Seconds()
+	p.budget = max(p.able, float64(p.cfg.Floor))
 	return GateVerdict{GateAttach, int(p.budget), fmt.Sprintf(
-		"receive livelock: %.0f packets a second delivered, %.0f dropped after they were received on the worker's core", delivered, drops)}
+		"receive livelock: %.0f packets a second delivered, %.0f dropped after they were received on the worker's core", p.before.rate(), drops)}
 }
 
 func (p *GatePolicy) stepOn(now time.Duration, d GateSample) GateVerdict {
 	judge := false
 	if d.Refused > 0 {
 		p.quiet = now
-		p.with += (p.rate(d.Delivered, d.Now) - p.with) / 4
+		if p.trial <= gateTrial-gateIgnored {
+			p.with.add(d.Delivered, d.Now)
+		}
 		judge = p.trial > 0 && p.trial <= d.Now
 		p.trial -= d.Now
 	}
@@ -228,11 +257,11 @@ func (p *GatePolicy) stepOn(now time.Duration, d GateSample) GateVerdict {
 		return p.off(now, fmt.Sprintf("nothing to refuse for %v", p.calm))
 	case p.tcp > now:
 		return p.off(now, "segmentation super-frames: TCP is faster without it")
-	case judge && p.with < gateGain*p.before:
+	case judge && p.with.rate() < gateGain*p.before.rate():
 		p.backOff()
-		return p.off(now, fmt.Sprintf("it does not help: %.0f packets a second delivered with it, %.0f without", p.with, p.before))
+		return p.off(now, fmt.Sprintf("it does not help: %.0f packets a second delivered with it, %.0f without", p.with.rate(), p.before.rate()))
 	}
-	p.steer(now, d)
+	p.steer(d)
 	return GateVerdict{GateKeep, int(p.budget), ""}
 }
 
@@ -241,27 +270,32 @@ func (p *GatePolicy) off(now time.Duration, why string) GateVerdict {
 	return GateVerdict{Action: GateDetach, Why: why}
 }
 
-// steer moves the budget at time now.
-func (p *GatePolicy) steer(now time.Duration, d GateSample) {
+// steer moves the budget. What the backlog drops behind the gate is not looked
+// at: it costs the sender's core, not the worker's.
+func (p *GatePolicy) steer(d GateSample) {
+	if d.Passed == 0 {
+		return // it is not up yet
+	}
+	windows := float64(d.Now) / float64(p.cfg.Window)
+	passed, served := float64(d.Passed)/windows, float64(d.Delivered)/windows
+	// With few coming in, more goes out than could for long: not what counts.
+	p.able = max(p.able, min(passed, served))
+	shall := min(p.able*float64(max(gateQueue, p.cfg.Window))/float64(p.cfg.Window), float64(d.Slots)/4)
+	waiting := float64(d.Waiting)
+	if d.Drops*100 > d.Delivered {
+		waiting = max(waiting, float64(d.Slots)) // it was full
+	}
 	switch {
-	case now < p.settle: // what is dropped now came through earlier
-	case d.Drops*200 > d.Passed: // more than half a percent
-		p.ceiling, p.clean = p.budget, 0
-		p.settle = now + gateSettle
-		if d.Drops*4 > d.Passed {
-			p.budget *= 0.8
-		} else {
-			p.budget *= 0.95
-		}
+	case waiting >= shall/4:
+		p.rising = false
+		p.able += (min(served, p.able) - p.able) / 10
+		want := min(served, p.able) + (shall-waiting)*float64(p.cfg.Window)/float64(gateHorizon)
+		p.budget += (max(want, p.able/2) - p.budget) / 2
 	case d.Refused == 0: // the budget is not what limits
-	case p.ceiling == 0:
+	case p.rising:
 		p.budget *= 1.25
-	case p.budget < 0.98*p.ceiling:
-		p.budget *= 1.03
 	default:
-		// The longer it goes well, the less the last ceiling means.
-		p.clean++
-		p.budget *= 1 + min(0.001*float64(p.clean), 0.05)
+		p.budget = max(p.budget*1.03, p.able)
 	}
 	p.budget = min(max(p.budget, float64(p.cfg.Floor)), maxBurst)
 }

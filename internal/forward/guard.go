@@ -75,6 +75,17 @@ func (g *guard) meet(rx *ring.Ring) {
 	}
 }
 
+// guarded is what a status check does for the guard.
+func (s *station) guarded(now time.Duration) {
+	left := s.rx.Space()
+	s.taken.Store(uint64(max(0, int64(s.rx.Stats.Packets.Load())-int64(left))))
+	s.waiting.Store(int64(s.least))
+	s.least = left
+	if s.w.id == 0 {
+		s.w.b.sample(s.link, now)
+	}
+}
+
 // sample lets the guard of l look at how l does.
 func (b *Bridge) sample(l *link, now time.Duration) {
 	g := l.guard
@@ -83,8 +94,16 @@ func (b *Bridge) sample(l *link, now time.Duration) {
 	}
 	s := poll.GateSample{Now: now, Super: g.supers.Load()}
 	for _, r := range l.port.RxRings() {
-		s.Delivered += r.Stats.Packets.Load()
 		s.Drops += r.Stats.KernelDrops.Load()
+		s.Slots += r.Len()
+	}
+	for _, w := range b.workers {
+		for _, o := range w.stations {
+			if o.link == l {
+				s.Delivered += o.taken.Load()
+				s.Waiting += int(o.waiting.Load())
+			}
+		}
 	}
 	for _, links := range b.links {
 		for _, o := range links {

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/netring/netring/internal/finish"
@@ -18,6 +19,12 @@ type station struct {
 	port int // the bridge port that the link belongs to
 	rx   *ring.Ring
 	out  *outlet
+
+	// For the guard, as of the last Check: how many frames have been taken out
+	// of rx, and how many every round before had left there, at least.
+	taken   atomic.Uint64
+	waiting atomic.Int64
+	least   int // since that Check
 }
 
 var _ poll.Handler = (*station)(nil)
@@ -36,6 +43,7 @@ func (s *station) Poll(budget int) (int, error) {
 		return 0, err
 	}
 	if s.rx.Space() == 0 {
+		s.least = 0
 		return 0, nil
 	}
 	if s.link.guard != nil {
@@ -46,7 +54,9 @@ func (s *station) Poll(budget int) (int, error) {
 		s.w.b.left[s.port].filtered.Add(uint64(n))
 		return n, nil
 	}
-	return s.w.b.pass(s.w, s, budget), nil
+	n := s.w.b.pass(s.w, s, budget)
+	s.least = min(s.least, s.rx.Space())
+	return n, nil
 }
 
 // Flush rings the link's doorbell and takes back what is sent. The links of a
@@ -72,8 +82,8 @@ func (s *station) Check(now time.Duration) error {
 	if g := s.link.group; g != nil && s.link.member == 0 && s.w.id == 0 {
 		g.Tick(now)
 	}
-	if s.link.guard != nil && s.w.id == 0 {
-		s.w.b.sample(s.link, now)
+	if s.link.guard != nil {
+		s.guarded(now)
 	}
 	if err == nil {
 		s.link.refreshed()

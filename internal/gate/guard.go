@@ -76,15 +76,15 @@ func NewGuard(name string, ifindex int, cpus []int, cfg poll.GateConfig, log *sl
 	return g, nil
 }
 
-// Sample looks at how the interface does: s needs Now, Delivered, Sent, Drops
-// (of the rings) and Super. One goroutine at a time; it allocates nothing but
-// when it attaches or detaches.
+// Sample looks at how the interface does: s needs Now, Delivered, Sent, Drops,
+// Super, Waiting and Slots, over all workers. One goroutine at a time; it
+// allocates nothing but when it attaches or detaches.
 func (g *Guard) Sample(s poll.GateSample) error {
 	if err := g.core.read(); err != nil {
 		return err
 	}
 	g.drops.Store(g.core.dropped)
-	s.OnCore, s.Drops = g.core.processed, s.Drops+g.core.dropped
+	s.OnCore, s.Backlog = g.core.processed, g.core.dropped
 	if g.on.Load() {
 		if err := g.refresh(); err != nil {
 			return err
