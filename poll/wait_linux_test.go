@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -204,5 +205,43 @@ func TestWaitError(t *testing.T) {
 	}
 	if r.drv.syncs > 20 {
 		t.Errorf("%d syncs: it spun", r.drv.syncs)
+	}
+}
+
+// A wait that holds a processor of the runtime's ends when it should, and the
+// runtime can stop the world meanwhile.
+func TestPollHeld(t *testing.T) {
+	m, err := newMonotime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	wait := func(d time.Duration) (int, error) {
+		return pollHeld(m, []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, m.now()+d)
+	}
+	for _, d := range []time.Duration{0, time.Millisecond, 3 * heldSlice / 2} {
+		start := m.now()
+		if n, err := wait(d); n != 0 || err != nil || m.now()-start < d {
+			t.Errorf("for %v with nothing: %d, %v after %v", d, n, err, m.now()-start)
+		}
+	}
+	done := make(chan outcome)
+	go func() {
+		n, err := wait(time.Hour)
+		done <- outcome{n == 1, err}
+	}()
+	for range 20 {
+		runtime.GC()
+	}
+	kick(fd)
+	if o := result(t, done); !o.ready || o.err != nil {
+		t.Errorf("a descriptor that is ready: %+v", o)
+	}
+	if _, err := pollHeld(m, make([]unix.PollFd, 1<<20), 0); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("too many descriptors: %v, want EINVAL", err)
 	}
 }

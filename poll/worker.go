@@ -56,6 +56,7 @@ type worker struct {
 
 	nextTick  time.Duration
 	nextCheck time.Duration // while the controller is not used
+	wokeAt    time.Duration // from the last sleep in poll(2)
 	polling   bool          // the controller is used
 	turnAt    time.Duration // while awake for nothing: when others have their turn next
 
@@ -225,10 +226,14 @@ func (w *worker) ticks(now time.Duration) {
 // for when a round brought nothing: what was just sent may be answered by now,
 // and the costly looks must not come before the answer.
 func (w *worker) interrupt(now time.Duration) error {
-	due := now - w.nextCheck
-	done, full, err := w.round(now, w.ctl.cfg.EachBurst, due >= w.checkPeriod())
+	// Under traffic without a pause the looks must come some time.
+	late := now-max(w.nextCheck, w.wokeAt) >= w.checkPeriod()
+	done, full, err := w.round(now, w.ctl.cfg.EachBurst, late)
 	if err != nil {
 		return err
+	}
+	if late {
+		w.nextCheck = now + w.checkPeriod()
 	}
 	if w.mode == Adaptive {
 		w.observe(now, done, full)
@@ -236,20 +241,18 @@ func (w *worker) interrupt(now time.Duration) error {
 			return nil
 		}
 	}
-	if due >= w.checkPeriod() {
-		w.nextCheck = now + w.checkPeriod()
+	if done > 0 {
+		return nil
 	}
-	switch {
-	case done > 0:
-		return nil
-	case w.mode == Adaptive && w.linger.awake(now):
-		w.turn(now)
-		return nil
-	case now >= w.nextCheck:
+	if now >= w.nextCheck {
 		w.nextCheck = now + w.checkPeriod()
 		if err := w.check(now); err != nil {
 			return err
 		}
+	}
+	if w.mode == Adaptive && w.linger.awake(now) {
+		w.turn(now)
+		return nil
 	}
 	return w.wait(now)
 }
@@ -286,6 +289,7 @@ func (w *worker) wait(now time.Duration) error {
 	s.Until(max(w.nextCheck, now+sleepCheck))
 	w.stats.waits.Add(1)
 	n, err := w.sys.wait(s.fds, s.until, w.linger.hot(now))
+	w.wokeAt = w.sys.now()
 	if err != nil || n == 0 {
 		return err
 	}

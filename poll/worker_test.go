@@ -26,6 +26,7 @@ type simulation struct {
 	wakeCost, roundCost, packetCost time.Duration
 
 	naps, waits int
+	hot, cold   time.Duration // waited
 	sources     []*source
 }
 
@@ -40,6 +41,7 @@ type source struct {
 	ring    int // capacity
 	dropped int
 	checks  []time.Duration
+	onCheck func()
 	flushes int
 	fail    error
 	order   *[]string
@@ -76,6 +78,9 @@ func (s *source) Flush() error { s.flushes++; return nil }
 
 func (s *source) Check(now time.Duration) error {
 	s.checks = append(s.checks, now)
+	if s.onCheck != nil {
+		s.onCheck()
+	}
 	return nil
 }
 
@@ -141,7 +146,13 @@ func (m *simulation) wait(fds []unix.PollFd, until time.Duration, hot bool) (int
 			first = min(first, s.next)
 		}
 	}
+	before := m.t
 	m.t = max(m.t, min(first, m.end))
+	if hot {
+		m.hot += m.t - before
+	} else {
+		m.cold += m.t - before
+	}
 	m.slice = 0
 	m.work(m.wakeCost)
 	if first < until {
