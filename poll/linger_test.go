@@ -99,7 +99,7 @@ func TestWorkerLinger(t *testing.T) {
 			if m.waits > tc.waits {
 				t.Errorf("%d sleeps, want at most %d", m.waits, tc.waits)
 			}
-			if s := m.share(10 * time.Second); s > tc.share || s < tc.atLeast {
+			if s := m.share(2 * time.Second); s > tc.share || s < tc.atLeast {
 				t.Errorf("%.1f %% of the core, want %.0f to %.0f", 100*s, 100*tc.atLeast, 100*tc.share)
 			}
 			if got := m.sources[0].moved; got < 2*tc.pps-2 {
