@@ -138,6 +138,10 @@ func newPortReport(p *forward.PortStats) portReport {
 		r.addGate(l.Gate)
 		addDrops(r.RXDrops, &l.Rx.Drops)
 		addDrops(r.TXDrops, &l.Tx.Drops)
+		if l.Gate != nil && l.Gate.Dropped != 0 {
+			r.RX += l.Gate.Dropped // they came, if not as far as a socket
+			r.RXDrops["gate"] += l.Gate.Dropped
+		}
 		if l.Rx.KernelDrops != 0 {
 			r.RXDrops["kernel"] += l.Rx.KernelDrops
 		}
@@ -231,7 +235,7 @@ func (r *report) port(b *strings.Builder, old *report, i int, d time.Duration) {
 // nothing if there is none.
 func drops(now, old []map[string]uint64) string {
 	var parts []string
-	causes := append([]string{"kernel"}, causeNames()...)
+	causes := append([]string{"kernel", "gate"}, causeNames()...)
 	for _, c := range causes {
 		var n uint64
 		for i := range now {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/netring/netring/internal/forward"
+	"github.com/netring/netring/internal/gate"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/sched"
 )
@@ -55,6 +56,21 @@ func TestReportAddsUp(t *testing.T) {
 	}
 }
 
+// What a gate drops is received and dropped, and nothing is left over.
+func TestReportGate(t *testing.T) {
+	s := sample()
+	s.Ports[0].Links[0].Gate = &gate.GuardCounts{On: true, Mode: "native", Counts: gate.Counts{Passed: 100, Dropped: 700}}
+	r := newReport(s, "final", time.Unix(0, 0), time.Second)
+	if r.Received != 800 || r.Forwarded != 90 || r.Dropped != 710 || r.Drops["gate"] != 700 || r.Pending != 0 {
+		t.Errorf("received %d, forwarded %d, dropped %d %v, pending %d", r.Received, r.Forwarded, r.Dropped, r.Drops, r.Pending)
+	}
+	var b bytes.Buffer
+	zero := newReport(&forward.Stats{Ports: make([]forward.PortStats, 2)}, "interval", time.Unix(0, 0), 0)
+	if err := r.text(&b, zero, time.Second); err != nil || !strings.Contains(b.String(), "kernel 2, gate 700, full 4") {
+		t.Errorf("%v, text:\n%s", err, b.String())
+	}
+}
+
 // The keys of the JSON object are those that docs/bridge.md lists.
 func TestReportKeysDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/bridge.md")
@@ -80,20 +96,22 @@ func TestReportKeysDocumented(t *testing.T) {
 			t.Errorf("key %q is not in docs/bridge.md", k)
 		}
 	}
-	b, err = json.Marshal(sched.Counts{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var queue map[string]any
-	if err := json.Unmarshal(b, &queue); err != nil {
-		t.Fatal(err)
-	}
-	for k := range queue {
-		if !bytes.Contains(doc, []byte("`"+k+"`")) {
-			t.Errorf("key %q of a queue is not in docs/bridge.md", k)
+	for what, v := range map[string]any{"queue": sched.Counts{}, "gate": gateReport{}} {
+		b, err = json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var inner map[string]any
+		if err := json.Unmarshal(b, &inner); err != nil {
+			t.Fatal(err)
+		}
+		for k := range inner {
+			if !bytes.Contains(doc, []byte("`"+k+"`")) {
+				t.Errorf("key %q of a %s is not in docs/bridge.md", k, what)
+			}
 		}
 	}
-	causes := append(causeNames(), "kernel")
+	causes := append(causeNames(), "kernel", "gate")
 	for _, k := range documented {
 		if _, ok := keys[k]; !ok && !slices.Contains(causes, k) {
 			t.Errorf("docs/bridge.md lists %q, which is neither a key nor a cause", k)

@@ -135,7 +135,7 @@ func (g *Guard) run() {
 		}
 		if !o.on {
 			g.on.Store(false)
-			if err := g.gate.Detach(); err != nil {
+			if err := errors.Join(g.gate.Detach(), g.refresh()); err != nil {
 				g.log.Warn("gate", "port", g.name, "err", err)
 			}
 			g.log.Info("gate off", "port", g.name, "why", o.why)
@@ -166,7 +166,8 @@ func (g *Guard) Counts() GuardCounts {
 func (g *Guard) Close() error {
 	close(g.orders)
 	g.done.Wait()
-	return errors.Join(g.refresh(), g.gate.Close(), g.core.close())
+	// The counters are final once the program is off.
+	return errors.Join(g.gate.Detach(), g.refresh(), g.gate.Close(), g.core.close())
 }
 
 // softnet reads what the kernel has received on some cores.
