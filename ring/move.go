@@ -4,7 +4,9 @@ package ring
 // transmit ring dst and returns how many it took from src. Within one region
 // it exchanges buffers; otherwise it copies each payload once, with its
 // virtio-net header: into one slot, or as many as dst's buffers make of it
-// where dst takes frames of several. Both heads advance; neither ring is synced.
+// where dst takes frames of several. An unfinished frame in a large buffer goes
+// without a copy where dst has such, too ([Large]). Both heads advance; neither
+// ring is synced.
 //
 // Fewer than n means that src has no more whole frames or dst no room for all
 // of the next one ([Needs]). A frame that dst cannot carry is dropped and
@@ -26,6 +28,10 @@ func Move(dst, src *Ring, n int) int {
 		c := src.chain(src.Head)
 		if done == n || c == 0 {
 			break
+		}
+		if dst.takeLarge(src) {
+			done++
+			continue
 		}
 		how, cause := dst.put(src, src.Head, c, swap)
 		if how == waits {

@@ -6,14 +6,14 @@ import "fmt"
 // same Region can exchange buffers by index. The driver that made the memory
 // owns it; after Close a Region has no buffers.
 //
-// A Region may have large buffers besides, for the few frames that the others
-// are too small for; their indexes follow. It has no lock: whose a buffer is
-// follows from the slot that names it.
+// A Region of one ring may have large buffers besides, see [Large]; their
+// indexes follow. It has no lock: whose a buffer is follows from the slot that
+// names it.
 type Region struct {
 	mem    []byte
 	stride uint32
 	count  uint32
-	large  *Region
+	large  *Large
 }
 
 // NewRegion cuts mem into buffers of stride bytes; a rest that does not fill a
@@ -29,9 +29,12 @@ func NewRegion(mem []byte, stride int) (*Region, error) {
 	return &Region{mem: mem, stride: uint32(stride), count: uint32(count)}, nil
 }
 
-// WithLarge gives the region the buffers of another one, after its own; for
-// drivers, before rings are made.
-func (g *Region) WithLarge(large *Region) { g.large = large }
+// WithLarge gives the region large buffers, after its own; for drivers, before
+// rings are made.
+func (g *Region) WithLarge(l *Large) {
+	l.first = g.count
+	g.large = l
+}
 
 // BufSize returns the bytes of each buffer that is not large, headroom included.
 func (g *Region) BufSize() int { return int(g.stride) }
@@ -42,10 +45,7 @@ func (g *Region) Bufs() int { return int(g.count) }
 // Buf returns the whole of buffer i, nil if there is no such buffer.
 func (g *Region) Buf(i uint32) []byte {
 	if i >= g.count {
-		if g.large == nil {
-			return nil
-		}
-		return g.large.Buf(i - g.count)
+		return g.large.Buf(i)
 	}
 	o := uint64(i) * uint64(g.stride)
 	return g.mem[o : o+uint64(g.stride) : o+uint64(g.stride)]
@@ -59,15 +59,14 @@ func (g *Region) Frame(s *Slot) []byte {
 
 // span is Frame with before more bytes in front.
 func (g *Region) span(s *Slot, before uint32) []byte {
+	off, n := s.Off-before, uint64(s.Len)+uint64(before)
 	if s.Buf >= g.count {
-		if g.large == nil {
+		b := g.large.Buf(s.Buf)
+		if s.Off < before || uint64(off)+n > uint64(len(b)) {
 			return nil
 		}
-		l := *s
-		l.Buf -= g.count
-		return g.large.span(&l, before)
+		return b[off : uint64(off)+n : uint64(off)+n]
 	}
-	off, n := s.Off-before, uint64(s.Len)+uint64(before)
 	if s.Off < before || uint64(off)+n > uint64(g.stride) {
 		return nil
 	}
@@ -78,10 +77,15 @@ func (g *Region) span(s *Slot, before uint32) []byte {
 // Holds reports whether the slot's frame, with before bytes of headroom, lies
 // within one buffer of the region.
 func (g *Region) Holds(s *Slot, before int) bool {
-	if s.Buf >= g.count && g.large != nil {
-		return g.large.span(&Slot{Buf: s.Buf - g.count, Off: s.Off, Len: s.Len}, uint32(before)) != nil
+	size := uint64(g.stride)
+	if s.Buf >= g.count {
+		b := g.large.Buf(s.Buf)
+		if b == nil {
+			return false
+		}
+		size = uint64(len(b))
 	}
-	return s.Buf < g.count && uint64(s.Off) >= uint64(before) && uint64(s.Off)+uint64(s.Len) <= uint64(g.stride)
+	return uint64(s.Off) >= uint64(before) && uint64(s.Off)+uint64(s.Len) <= size
 }
 
 // Forget makes the region empty. For the driver, once nobody is inside and

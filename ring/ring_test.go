@@ -179,7 +179,7 @@ func TestRegion(t *testing.T) {
 		}
 	}
 	g := region(t, 3, 64)
-	g.WithLarge(region(t, 2, 1024))
+	g.WithLarge(ring.NewLarge(2, 1024))
 	for i, want := range []int{64, 64, 64, 1024, 1024, 0} {
 		if n := len(g.Buf(uint32(i))); n != want {
 			t.Errorf("buffer %d has %d bytes, want %d", i, n, want)

@@ -103,7 +103,7 @@ func newFakeRx2(t testing.TB, n, frame, vnet int) *fakeRx2 {
 	f.d = newRx2(rxBase{sock: f, mem: mem, vnet: uint32(vnet)}, n, frame)
 	region := newRegion(t, mem, frame)
 	if f.d.large != nil {
-		region.WithLarge(newRegion(t, f.d.large, largeLen))
+		region.WithLarge(f.d.large)
 	}
 	f.ring = newRing(t, ring.Config{Dir: ring.RX, Slots: n, Region: region, Driver: f.d, VnetLen: vnet})
 	return f
@@ -236,7 +236,7 @@ func (f *fakeTx) doorbell() (took int, e unix.Errno) {
 		}
 		n := u32(frame, 4)
 		b := frame[txOffset : txOffset+n]
-		if f.refuse != nil && f.refuse(b) {
+		if n <= f.d.vnet || f.refuse != nil && f.refuse(b) { // no frame has no length
 			word(frame, 0).Store(unix.TP_STATUS_AVAILABLE)
 		} else {
 			word(frame, 0).Store(unix.TP_STATUS_SENDING)

@@ -239,11 +239,7 @@ func (p *Port) addReceiver(s *sock, i int) error {
 	} else {
 		d := newRx2(base, s.geo.Frames, s.geo.FrameSize)
 		if d.large != nil {
-			large, err := ring.NewRegion(d.large, largeLen)
-			if err != nil {
-				return err
-			}
-			region.WithLarge(large)
+			region.WithLarge(d.large)
 		}
 		drv = d
 	}
@@ -342,6 +338,10 @@ func (p *Port) addTransmitter(s *sock, i int) error {
 	}
 	if d.direct, err = p.past(); err != nil {
 		return fmt.Errorf("socket for large frames: %w", err)
+	}
+	if d.direct != nil {
+		d.large = ring.NewLarge(largeBufs, largeLen)
+		region.WithLarge(d.large)
 	}
 	r, err := ring.New(ring.Config{Port: p.dev.Name, Index: i, Dir: ring.TX, Slots: s.geo.Frames, Region: region,
 		Life: p.life, Driver: d, VnetLen: o.VnetLen, Offset: txOffset + o.VnetLen,

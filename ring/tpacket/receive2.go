@@ -12,11 +12,10 @@ import (
 // queue as well; it is fetched from there into a large buffer.
 type rx2 struct {
 	rxBase
-	frame uint32   // bytes of each frame of the ring
-	large []byte   // largeLen bytes each
-	free  []uint32 // large buffers that no slot has
-	big   []uint32 // of each slot: 1 + its large buffer, 0 if it has none
-	gap   uint32   // Syncs in a row that found the next frame missing and its successor there
+	frame uint32      // bytes of each frame of the ring
+	large *ring.Large // nil if every frame fits the ring's
+	big   []uint32    // of each slot: its large buffer, 0 (the first frame's) if it has none
+	gap   uint32      // Syncs in a row that found the next frame missing and its successor there
 }
 
 const (
@@ -30,10 +29,7 @@ func newRx2(b rxBase, n, frame int) *rx2 {
 	d := &rx2{rxBase: b, frame: uint32(frame), big: make([]uint32, n)}
 	d.at = make([]uint32, n)
 	if frame < largeLen {
-		d.large = make([]byte, largeBufs*largeLen)
-		for i := range uint32(largeBufs) {
-			d.free = append(d.free, i)
-		}
+		d.large = ring.NewLarge(largeBufs, largeLen)
 	}
 	return d
 }
@@ -111,7 +107,7 @@ func (d *rx2) status(k uint32) uint32 {
 func (d *rx2) release(k uint32) {
 	if b := d.big[k]; b != 0 {
 		d.big[k] = 0
-		d.free = append(d.free, b-1)
+		d.large.Give(b)
 	}
 	word(d.mem, int(uint64(k)*uint64(d.frame))+abi.V2Status).Store(unix.TP_STATUS_KERNEL)
 }
@@ -126,28 +122,34 @@ func (d *rx2) take(s *ring.Slot, k uint32, area []byte, status uint32) (ok, late
 	if status&unix.TP_STATUS_COPY == 0 {
 		return d.fill(s, k, area, &x), false
 	}
-	if len(d.free) == 0 {
+	if d.large == nil {
+		return d.fill(s, k, area, &x), false
+	}
+	buf, ok := d.large.Take()
+	if !ok {
 		return false, true
 	}
-	return d.takeLarge(s, k, area, &x), false
+	if d.takeLarge(s, k, buf, area, &x) {
+		d.big[k] = buf
+		return true, false
+	}
+	d.large.Give(buf)
+	return d.fill(s, k, area, &x), false // what there is of it, marked truncated
 }
 
-// takeLarge fetches the whole of frame k from the socket's queue, where the
-// kernel put it besides what fitted into the ring.
-func (d *rx2) takeLarge(s *ring.Slot, k uint32, area []byte, x *desc) bool {
-	i := d.free[len(d.free)-1]
-	buf := d.large[int(i)*largeLen:][:largeLen:largeLen]
+// takeLarge fetches the whole of frame k into large buffer i from the socket's
+// queue, where the kernel put it besides what fitted into the ring.
+func (d *rx2) takeLarge(s *ring.Slot, k, i uint32, area []byte, x *desc) bool {
+	buf := d.large.Buf(i)
 	head := min(d.vnet, kernelVnet)
 	n, e := d.sock.receive(buf[largeReserve-head:])
 	if e != 0 || uint32(n) < head+ethHdr {
-		return d.fill(s, k, area, x) // what there is of it, marked truncated
+		return false
 	}
-	d.free = d.free[:len(d.free)-1]
-	d.big[k] = 1 + i
 	y := *x
 	y.hdr, y.hdrLen = 0, 0
 	y.mac, y.snap = largeReserve, uint32(n)-head
-	if !d.fill(s, uint32(len(d.big))+i, buf, &y) {
+	if !d.fill(s, i, buf, &y) {
 		return false
 	}
 	s.Flags = s.Flags&^(ring.SlotMulticast|ring.SlotBroadcast|ring.SlotOtherHost|ring.SlotOutgoing) |

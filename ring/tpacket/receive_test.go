@@ -255,8 +255,8 @@ func TestReceiveLarge(t *testing.T) {
 			}
 			f.ring.Head += uint32(f.ring.Space())
 			mustSync(t, f.ring)
-			if len(f.d.free) != largeBufs-f.ring.Space() {
-				t.Errorf("%d free large buffers of %d, %d slots", len(f.d.free), largeBufs, f.ring.Space())
+			if f.d.large.Spare() != largeBufs-f.ring.Space() {
+				t.Errorf("%d free large buffers of %d, %d slots", f.d.large.Spare(), largeBufs, f.ring.Space())
 			}
 		})
 	}
@@ -295,7 +295,7 @@ func TestReceiveLargeLost(t *testing.T) {
 	if s := f.ring.Slot(0); f.ring.Space() != 1 || s.Flags&ring.SlotTruncated == 0 || s.Len == 0 || s.Len > 2048 {
 		t.Errorf("slot %+v, want what the ring has, truncated", *s)
 	}
-	if len(f.d.free) != largeBufs {
-		t.Errorf("%d free large buffers, want all %d", len(f.d.free), largeBufs)
+	if f.d.large.Spare() != largeBufs {
+		t.Errorf("%d free large buffers, want all %d", f.d.large.Spare(), largeBufs)
 	}
 }

@@ -26,10 +26,11 @@ func (d *tx) Reset(r *ring.Ring) error {
 	}
 	r.Stats.Drop(ring.DropClosed, lost)
 	d.done.refused, d.done.bytes, d.stuck.tries = 0, 0, 0
-	d.unsent, d.begun = r.Head, true
+	d.unsent, d.owed, d.begun = r.Head, 0, true
 	for k := range uint32(r.Len()) {
 		*r.Slot(k) = ring.Slot{Buf: k, Off: txOffset + d.vnet}
 	}
+	d.large.Recover(r, r.Head, r.Head)
 	return d.advance(r.Head & d.mask)
 }
 

@@ -39,8 +39,10 @@ type tx struct {
 
 	direct func(frame []byte) unix.Errno   // sends one frame past the ring, nil where that does not pay
 	most   uint32                          // bytes of the largest complete frame that goes past the ring: beyond the MTU the socket refuses some tags
+	large  *ring.Large                     // buffers that frames come in to go past the ring, nil without direct
 	lens   []uint32                        // of each handed over slot: bytes of its frame, and its marks
 	unsent uint32                          // first slot that the kernel has not begun to send
+	owed   uint32                          // of those from there on: without the mark sent
 	begun  bool                            // unsent is set
 	done   struct{ refused, bytes uint64 } // refused since the last complete
 	stuck  stuck                           // the frame that the kernel does not get rid of
@@ -96,29 +98,38 @@ func (d *tx) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err err
 // post marks the frames of slots [from, to) for sending.
 func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
 	for k := from; k != to; k++ {
-		s := r.Slot(k)
-		// Read once: the slot is plain memory of the program's.
-		buf, off, n, flags := s.Buf, s.Off, s.Len, s.Flags
-		if buf != k&d.mask || off != txOffset+d.vnet || n < ethHdr || n > d.frame-txOffset-d.vnet {
-			s.Buf = k & d.mask
-			return k, fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d: must be buffer %d, offset %d, length %d to %d", ring.ErrSlot,
-				k, buf, off, n, s.Buf, txOffset+d.vnet, ethHdr, d.frame-txOffset-d.vnet)
-		}
-		if n > uint32(r.MaxFrame()) && flags&ring.SlotGSO == 0 {
-			return k, fmt.Errorf("%w: slot %d: %d bytes, at most %d with this MTU", ring.ErrTooLarge, k, n, r.MaxFrame())
-		}
+		s := *r.Slot(k) // once: it is plain memory of the program's
 		frame := d.at(k)
-		d.lens[k&d.mask] = n
+		b := frame
+		if s.Buf != k&d.mask {
+			b = d.takenLarge(s.Buf)
+		}
+		if err := d.check(r, k, &s, b); err != nil {
+			// What was in the slot is anybody's guess.
+			r.Slot(k).Buf = k & d.mask
+			d.large.Recover(r, k, r.Tail())
+			return k, err
+		}
+		b = b[s.Off-d.vnet : s.Off+s.Len]
+		mark := uint32(0)
 		switch {
 		case d.vnet == 0:
-		case flags&ring.SlotVnet == 0:
-			plainHeader(frame[txOffset:txOffset+d.vnet], n)
+		case s.Flags&ring.SlotVnet == 0:
+			plainHeader(b[:d.vnet], s.Len)
 		default:
-			d.lens[k&d.mask] |= risky
+			mark = risky
 		}
-		size := n + d.vnet
-		if d.direct != nil && n >= directMin && (flags&ring.SlotGSO != 0 || n <= d.most) && d.past(r, k, frame[txOffset:off+n]) {
+		d.lens[k&d.mask] = s.Len | mark
+		size := s.Len + d.vnet
+		if d.direct != nil && s.Len >= directMin && (s.Flags&ring.SlotGSO != 0 || s.Len <= d.most) && d.past(r, k, b) {
 			size = 0 // no frame has this length: the kernel passes it over
+		} else {
+			d.owed++
+		}
+		if s.Buf != k&d.mask {
+			copy(frame[txOffset:], b[:size])
+			d.large.Give(s.Buf)
+			r.Slot(k).Buf = k & d.mask
 		}
 		binary.NativeEndian.PutUint32(frame[abi.V2Len:], size)
 		word(frame, abi.V2Status).Store(unix.TP_STATUS_SEND_REQUEST)
@@ -126,10 +137,34 @@ func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
 	return to, nil
 }
 
+// takenLarge returns buffer i if it is a large one that a slot may name, else
+// nil.
+func (d *tx) takenLarge(i uint32) []byte {
+	if !d.large.Taken(i) {
+		return nil
+	}
+	return d.large.Buf(i)
+}
+
+// check reports what is wrong with slot k, which is s, with buffer b. Any frame
+// that passes fits the ring's frame, whatever buffer it is in.
+func (d *tx) check(r *ring.Ring, k uint32, s *ring.Slot, b []byte) error {
+	off, room := txOffset+d.vnet, d.frame-txOffset-d.vnet
+	if s.Len < ethHdr || s.Len > room || s.Off != off && (s.Buf == k&d.mask || s.Off < d.vnet) ||
+		uint64(s.Off)+uint64(s.Len) > uint64(len(b)) {
+		return fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d: must be buffer %d, offset %d, length %d to %d", ring.ErrSlot,
+			k, s.Buf, s.Off, s.Len, k&d.mask, off, ethHdr, room)
+	}
+	if s.Len > uint32(r.MaxFrame()) && s.Flags&ring.SlotGSO == 0 {
+		return fmt.Errorf("%w: slot %d: %d bytes, at most %d with this MTU", ring.ErrTooLarge, k, s.Len, r.MaxFrame())
+	}
+	return nil
+}
+
 // past sends the frame of slot k past the ring, after everything before it; it
 // reports false if that cannot be done now.
 func (d *tx) past(r *ring.Ring, k uint32, frame []byte) bool {
-	if d.unsent != k && (d.kick(r, k) != nil || d.unsent != k) {
+	if d.owed != 0 && (d.kick(r, k) != nil || d.owed != 0) {
 		return false
 	}
 	r.Stats.Doorbells.Add(1)
@@ -163,6 +198,7 @@ func (d *tx) kick(r *ring.Ring, accepted uint32) error {
 	for d.unsent != accepted && d.status(d.unsent)&unix.TP_STATUS_SEND_REQUEST == 0 {
 		if l := d.lens[d.unsent&d.mask]; l&sent == 0 {
 			sum += uint64(l & lenMask)
+			d.owed--
 		}
 		d.unsent++
 	}
