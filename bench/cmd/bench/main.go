@@ -29,7 +29,7 @@ import (
 const usage = `usage: bench COMMAND [flags]
 
   install   install the peers with apt-get (as root)
-  list      list the scenarios
+  list      list the scenarios and how long each takes
   run       measure and write results/*.json (as root); bench run --help
   report    make the tables of BENCHMARKS.md from results/*.json
 `
@@ -71,9 +71,7 @@ func command(ctx context.Context, args []string) error {
 	case "install":
 		return install(ctx)
 	case "list":
-		for _, s := range scenario.All() {
-			fmt.Printf("%-12s %s\n", s.Name, s.Title)
-		}
+		list(os.Stdout, scenario.All())
 		return nil
 	case "run":
 		return run(ctx, args[1:])

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/netring/netring/bench/internal/host"
 	"github.com/netring/netring/bench/internal/peer"
+	"github.com/netring/netring/bench/internal/result"
 	"github.com/netring/netring/bench/internal/scenario"
 )
 
@@ -37,9 +39,9 @@ func parseRun(args []string, results string) (*options, error) {
 	f.SortFlags = false
 	f.StringVar(&o.scenario, "scenario", "", "regular expression of the scenarios to run; all if empty")
 	f.StringVar(&o.cases, "case", "", "regular expression of the cases to run; all if empty (only with --out)")
-	f.IntVar(&o.rounds, "rounds", minRounds, "rounds, besides the warm-up round")
-	f.DurationVar(&o.window, "window", 2*time.Second, "length of a measurement")
-	f.DurationVar(&o.warm, "warm", 700*time.Millisecond, "how long the load runs before a measurement")
+	f.IntVar(&o.rounds, "rounds", minRounds, "rounds, besides the warm-up round; fewer than 5 (only with --out) for a trial without one")
+	f.DurationVar(&o.window, "window", 0, "length of a measurement; 0 for each scenario's own")
+	f.DurationVar(&o.warm, "warm", 0, "how long the load runs before a measurement; 0 for each scenario's own")
 	f.IntVar(&o.source, "source-cpu", 0, "core of the source and the sink's programs")
 	f.IntVar(&o.dut, "dut-cpu", 1, "core of the device under test")
 	f.StringVar(&o.out, "out", results, "folder for the results")
@@ -58,8 +60,8 @@ func parseRun(args []string, results string) (*options, error) {
 		return nil, fmt.Errorf("--rounds %d: at least %d for results that are kept; with --out DIR at least 1", o.rounds, minRounds)
 	case o.cases != "" && !elsewhere:
 		return nil, errors.New("--case: results that are kept have all cases; give --out DIR too")
-	case o.window < 100*time.Millisecond || o.window > time.Minute:
-		return nil, fmt.Errorf("--window %v: between 100ms and 1m", o.window)
+	case o.window != 0 && (o.window < 100*time.Millisecond || o.window > time.Minute):
+		return nil, fmt.Errorf("--window %v: between 100ms and 1m, or 0", o.window)
 	case o.warm < 0 || o.warm > time.Minute:
 		return nil, fmt.Errorf("--warm %v: between 0 and 1m", o.warm)
 	case o.source < 0 || o.dut < 0 || o.source == o.dut || o.source >= runtime.NumCPU() || o.dut >= runtime.NumCPU():
@@ -84,9 +86,6 @@ func run(ctx context.Context, args []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("bench run needs root: it makes network namespaces, loads an XDP program and pins programs to cores")
 	}
-	logf := func(format string, a ...any) {
-		fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", a...)
-	}
 	logf("building")
 	tools, err := peer.Build(ctx, dir)
 	if err != nil {
@@ -105,19 +104,26 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer restore()
+	env := &scenario.Env{Tools: tools, Source: o.source, DUT: o.dut}
+	return measure(ctx, env, chosen, o, host.Describe(), host.Versions(ctx, filepath.Dir(dir)))
+}
+
+// measure runs the scenarios one after the other and writes down what each gave.
+func measure(ctx context.Context, env *scenario.Env, chosen []scenario.Scenario, o *options, h result.Host, versions map[string]string) error {
 	var failed []string
-	h, versions := host.Describe(), host.Versions(ctx, filepath.Dir(dir))
+	p := newProgress(env, chosen, o, time.Now)
 	for i := range chosen {
 		s := &chosen[i]
-		env := &scenario.Env{
-			Tools: tools, Source: o.source, DUT: o.dut, Warm: o.warm, Seconds: o.window, Log: logf,
-			Found: map[string]float64{},
-		}
-		r, err := scenario.Run(ctx, env, s, o.rounds)
+		e := *env
+		e.Warm, e.Seconds = cmp.Or(o.warm, s.Warm, scenario.DefaultWarm), cmp.Or(o.window, s.Window, scenario.DefaultWindow)
+		e.Found, e.Log = map[string]float64{}, logf
+		e.Step = func(round, rounds, nth, cases int) { p.step(i, round, rounds, nth, cases) }
+		p.begin(i)
+		r, err := scenario.Run(ctx, &e, s, o.rounds)
 		if err != nil {
 			return err
 		}
-		r.Host, r.Versions = h, versions
+		r.Host, r.Versions, r.Took = h, versions, p.took().Seconds()
 		name, err := r.Save(o.out)
 		if err != nil {
 			return fmt.Errorf("save results: %w", err)
@@ -129,6 +135,10 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("no round succeeded of %s", strings.Join(failed, "; "))
 	}
 	return nil
+}
+
+func logf(format string, a ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", a...)
 }
 
 // choose keeps the scenarios and cases that the user asked for.
@@ -155,8 +165,8 @@ func choose(all []scenario.Scenario, o *options) ([]scenario.Scenario, error) {
 			}
 			return kept
 		}
-		if o.rounds < s.Rounds && o.out != "" && o.rounds < minRounds {
-			s.Rounds = o.rounds // a trial
+		if o.rounds < minRounds { // a trial
+			s.Rounds, s.NoWarmup = min(s.Rounds, o.rounds), true
 		}
 		chosen = append(chosen, s)
 	}

@@ -40,6 +40,10 @@ type Options struct {
 	// interface's counters count it, and no end has an address, so that no
 	// stack adds frames of its own. Without it the ends have addresses.
 	Drop bool
+	// DropTC does so at the entry to the stack instead of by XDP. UDP
+	// segmentation at the sink's links is switched off, so that their senders'
+	// kernel cuts super-frames, as it does before an XDP sink.
+	DropTC bool
 	// Bare gives no addresses: the caller puts more behind the sink.
 	Bare bool
 	// RPS moves the receive softirq of dut's interfaces to the cores of this
@@ -89,12 +93,8 @@ func (b *Bed) build(o Options) error {
 		if err := b.veth(b.DUT, d, mac(byte(0x13+0x10*i)), b.Sink, s, mac(byte(0x04+0x10*i)), o); err != nil {
 			return err
 		}
-		if o.Drop {
-			d, err := attachDrop(b.Sink, s)
-			if err != nil {
-				return err
-			}
-			b.drops = append(b.drops, d)
+		if err := b.drop(d, s, o); err != nil {
+			return err
 		}
 	}
 	if o.RPS != 0 {
@@ -106,9 +106,29 @@ func (b *Bed) build(o Options) error {
 			}
 		}
 	}
-	if !o.Drop && !o.Bare {
+	if !o.Drop && !o.DropTC && !o.Bare {
 		return b.Address(b.Sink, "s0")
 	}
+	return nil
+}
+
+// drop puts the sink at s, the far end of d.
+func (b *Bed) drop(d, s string, o Options) error {
+	attach := dropXDP
+	switch {
+	case o.DropTC:
+		attach = dropTC
+		if err := b.DUT.Offload(d, map[string]bool{"tx-udp-segmentation": false}); err != nil {
+			return err
+		}
+	case !o.Drop:
+		return nil
+	}
+	p, err := attach(b.Sink, s)
+	if err != nil {
+		return err
+	}
+	b.drops = append(b.drops, p)
 	return nil
 }
 

@@ -15,24 +15,43 @@ import (
 	"github.com/netring/netring/internal/netlab"
 )
 
-// drop is an XDP program that discards every frame. A veth counts in its own
-// rx_packets what such a program takes, so it needs no map.
+// drop is a program that discards every frame that an interface receives. A
+// veth counts in its own rx_packets what such a program takes, so it needs no
+// map.
 type drop struct {
 	prog *ebpf.Program
 	link link.Link
 }
 
-func attachDrop(ns *netlab.NS, name string) (*drop, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("allow locked memory for XDP: %w", err)
-	}
+// dropXDP discards frames before anything is known of them. A veth with an XDP
+// program has a NAPI of its own with room for 256 frames, and its peer no
+// segmentation offload.
+func dropXDP(ns *netlab.NS, name string) (*drop, error) {
 	const xdpDrop = 1
+	return attach(ns, name, ebpf.XDP, xdpDrop, func(p *ebpf.Program, ifindex int) (link.Link, error) {
+		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
+	})
+}
+
+// dropTC discards them at the entry to the stack: for frames with an skb the
+// cheapest place on a veth, where XDP has to copy most of them first.
+func dropTC(ns *netlab.NS, name string) (*drop, error) {
+	const tcxDrop = 2
+	return attach(ns, name, ebpf.SchedCLS, tcxDrop, func(p *ebpf.Program, ifindex int) (link.Link, error) {
+		return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: ebpf.AttachTCXIngress})
+	})
+}
+
+func attach(ns *netlab.NS, name string, kind ebpf.ProgramType, verdict int32, to func(*ebpf.Program, int) (link.Link, error)) (*drop, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("allow locked memory for BPF: %w", err)
+	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "bench_drop", Type: ebpf.XDP, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()},
+		Name: "bench_drop", Type: kind, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, verdict), asm.Return()},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load the XDP sink (it needs root): %w", err)
+		return nil, fmt.Errorf("load the sink (it needs root): %w", err)
 	}
 	d := &drop{prog: prog}
 	err = ns.Do(func() error {
@@ -40,11 +59,11 @@ func attachDrop(ns *netlab.NS, name string) (*drop, error) {
 		if err != nil {
 			return err
 		}
-		d.link, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifi.Index, Flags: link.XDPDriverMode})
+		d.link, err = to(prog, ifi.Index)
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("attach the XDP sink to %s: %w", name, err), prog.Close())
+		return nil, errors.Join(fmt.Errorf("attach the %v sink to %s: %w", kind, name, err), prog.Close())
 	}
 	return d, nil
 }

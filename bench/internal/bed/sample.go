@@ -27,7 +27,7 @@ type snapshot struct {
 	soft    map[string][]uint64
 	tasks   map[int]procfs.Task
 	threads map[int]procfs.Task // of the device under test
-	ran     uint64              // by it, ns; 0 if the kernel does not tell
+	ran     uint64              // by it and its children, ns; 0 if the kernel does not tell
 	links   map[string]netlab.Counters
 }
 
@@ -41,7 +41,10 @@ func (b *Bed) snapshot(app int) (*snapshot, error) {
 		if s.threads, err = procfs.Threads(app); err != nil {
 			return nil, err
 		}
-		s.ran, _ = procfs.RunTime(app)
+		for pid := range procfs.Family(s.tasks, app) {
+			n, _ := procfs.RunTime(pid)
+			s.ran += n
+		}
 	}
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -74,7 +74,13 @@ func TestSleepIsInterrupted(t *testing.T) {
 func TestDropCountsEveryFrame(t *testing.T) {
 	netlab.NeedNet(t)
 	netlab.NeedRoot(t)
-	b, err := New(Options{Drop: true, Lanes: 2})
+	for name, o := range map[string]Options{"XDP": {Drop: true, Lanes: 2}, "tcx": {DropTC: true, Lanes: 2}} {
+		t.Run(name, func(t *testing.T) { dropCounts(t, o) })
+	}
+}
+
+func dropCounts(t *testing.T, o Options) {
+	b, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

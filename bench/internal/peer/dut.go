@@ -5,14 +5,14 @@ package peer
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/netring/netring/bench/internal/bed"
 )
 
-// DUT is a device under test: something that forwards between d0 and d1.
+// DUT is a device under test: something that forwards between d0 and d1, sends
+// out of d1, or receives at d0.
 type DUT struct {
 	Name    string
 	Command string // how it is started, for the record
@@ -22,7 +22,10 @@ type DUT struct {
 	RPS bool
 	// Netring is set for ours: its final report can be read.
 	Netring bool
-	start   func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error)
+	// Count reads the number of packets that it says to have sent or received
+	// out of what it printed; nil if it does not tell.
+	Count func(stdout string) (float64, error)
+	start func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error)
 }
 
 // Start starts it and waits until it is ready. The Proc is nil for one that is
@@ -51,14 +54,32 @@ func (t *Tools) BridgeOf(name string, ports []string, args ...string) DUT {
 		Name: name, Netring: true, Skip: t.Lacks(args...),
 		Command: "bridge --cpu DUT " + strings.Join(argv, " "),
 		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
-			all := append([]string{t.Path(BridgeName), "--cpu", strconv.Itoa(cpu)}, argv...)
-			p, err := Start(b.DUT, cpu, all...)
-			if err != nil {
-				return nil, err
-			}
-			return p, p.Sockets(ctx, b.DUT, b.Ports()...)
+			return t.startBridge(ctx, b, cpu, append([]string{"--cpu", strconv.Itoa(cpu)}, argv...))
 		},
 	}
+}
+
+// Workers is the bridge between d0 and d1 with a worker on each of the cores,
+// whichever of them is the DUT's.
+func (t *Tools) Workers(name string, cores []int, args ...string) DUT {
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(cores), " ", ","), "[]")
+	argv := append([]string{"--json", "-i", "d0", "-i", "d1", "--workers", strconv.Itoa(len(cores)), "--cpu", list}, args...)
+	return DUT{
+		Name: name, Netring: true, Skip: t.Lacks(append(args, "--workers")...), Command: "bridge " + strings.Join(argv, " "),
+		start: func(ctx context.Context, b *bed.Bed, _ int) (*Proc, error) {
+			return t.startBridge(ctx, b, Anywhere, argv)
+		},
+	}
+}
+
+// startBridge waits until it says that it forwards: AF_XDP sockets are in no
+// table that tells.
+func (t *Tools) startBridge(ctx context.Context, b *bed.Bed, cpu int, args []string) (*Proc, error) {
+	p, err := Start(b.DUT, cpu, append([]string{t.Path(BridgeName), "-v"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Logs(ctx, "forwarding")
 }
 
 // Loose is the bridge as a user starts it: no more of it is pinned than it pins
@@ -102,63 +123,6 @@ func KernelBridge(name string, rps bool) DUT {
 			return nil, nil
 		},
 	}
-}
-
-// ringArgs give DPDK's packet sockets rings of 8 MiB, as large as those of the
-// other contenders; its own default is 2 MiB.
-const ringArgs = "qdisc_bypass=1,blocksz=65536,framesz=2048,framecnt=4096"
-
-// Testpmd is DPDK's forwarder over its af_packet driver, ports handed across
-// without a look at the frame (io mode).
-func Testpmd(name string, scratchCPU int) DUT {
-	vdev := func(i int) string { return fmt.Sprintf("--vdev=net_af_packet%d,iface=d%d,%s", i, i, ringArgs) }
-	return DUT{
-		Name: name, Skip: firstOf(Installed("dpdk-testpmd", "dpdk-dev"), Installed("stdbuf", "coreutils")),
-		Command: "dpdk-testpmd " + vdev(0) + " " + vdev(1) + " -- --forward-mode=io",
-		start: func(ctx context.Context, b *bed.Bed, cpu int) (*Proc, error) {
-			// It takes its own affinity from --lcores; the main core only waits
-			// on the standard input.
-			p, err := Start(b.DUT, scratchCPU, "stdbuf", "-oL", "dpdk-testpmd",
-				fmt.Sprintf("--lcores=0@%d,1@%d", scratchCPU, cpu), "--main-lcore=0", "--no-pci", "--in-memory", "--no-telemetry",
-				"--log-level=lib.eal:error", "-m", "256", vdev(0), vdev(1), "--",
-				"--forward-mode=io", "--auto-start", "--nb-cores=1", "--total-num-mbufs=32768")
-			if err != nil {
-				return nil, err
-			}
-			return p, p.Says(ctx, "Press enter to exit")
-		},
-	}
-}
-
-func firstOf(reasons ...string) string {
-	for _, r := range reasons {
-		if r != "" {
-			return r
-		}
-	}
-	return ""
-}
-
-const hugePagesFile = "/proc/sys/vm/nr_hugepages"
-
-// HugePages reserves what DPDK needs, if it is installed, and returns what puts
-// the old number back.
-func HugePages() (restore func(), err error) {
-	const n = 256
-	if Installed("dpdk-testpmd", "") != "" {
-		return func() {}, nil
-	}
-	old, err := os.ReadFile(hugePagesFile)
-	if err != nil {
-		return nil, err
-	}
-	if have, err := strconv.Atoi(strings.TrimSpace(string(old))); err == nil && have >= n {
-		return func() {}, nil
-	}
-	if err := os.WriteFile(hugePagesFile, []byte(strconv.Itoa(n)), 0); err != nil {
-		return nil, fmt.Errorf("reserve huge pages for DPDK: %w", err)
-	}
-	return func() { _ = os.WriteFile(hugePagesFile, old, 0) }, nil
 }
 
 // Gopacket is the loop that one writes first with gopacket/afpacket.

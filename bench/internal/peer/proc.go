@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/netring/netring/bench/internal/bed"
+	"github.com/netring/netring/bench/internal/procfs"
 	"github.com/netring/netring/internal/netlab"
 )
 
@@ -120,6 +121,24 @@ func (p *Proc) Wait(ctx context.Context, limit time.Duration) error {
 	}
 }
 
+// descendants are the program's children and theirs. A handle on each is taken
+// while they run, so that it never means another process.
+func (p *Proc) descendants() (kids []*os.Process, err error) {
+	all, err := procfs.Tasks()
+	if err != nil {
+		return nil, err
+	}
+	for pid := range procfs.Family(all, p.PID()) {
+		if pid == p.PID() {
+			continue
+		}
+		if k, err := os.FindProcess(pid); err == nil {
+			kids = append(kids, k)
+		}
+	}
+	return kids, nil
+}
+
 // stopTime is how long a program has to end after SIGTERM.
 const stopTime = 5 * time.Second
 
@@ -135,8 +154,20 @@ func (p *Proc) Stop() error {
 		return fmt.Errorf("before it was told to: %w", p.failure())
 	default:
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	kids, err := p.descendants()
+	if err != nil {
 		return err
+	}
+	defer func() {
+		for _, k := range kids { // one that outlives the program would go on sending
+			_ = k.Kill()
+			_ = k.Release()
+		}
+	}()
+	for _, t := range append(kids, p.cmd.Process) { // trafgen waits for its child, and does not tell it
+		if err := t.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
 	}
 	select {
 	case <-p.ended:
@@ -153,8 +184,9 @@ const (
 	readyPoll = 10 * time.Millisecond
 )
 
-// until waits for cond, for the program to end, or for readyTime to pass.
-func (p *Proc) until(ctx context.Context, what string, cond func() (bool, error)) error {
+// Until waits for cond, for the program to end, or for readyTime to pass. what
+// names the condition in the error.
+func (p *Proc) Until(ctx context.Context, what string, cond func() (bool, error)) error {
 	for end := time.Now().Add(readyTime); ; {
 		if ok, err := cond(); ok || err != nil {
 			return err
@@ -177,8 +209,15 @@ func (p *Proc) until(ctx context.Context, what string, cond func() (bool, error)
 
 // Says waits until the program has printed text.
 func (p *Proc) Says(ctx context.Context, text string) error {
-	return p.until(ctx, strconv.Quote(text), func() (bool, error) {
+	return p.Until(ctx, strconv.Quote(text), func() (bool, error) {
 		return strings.Contains(p.out.String(), text), nil
+	})
+}
+
+// Logs waits until the program has written text to its standard error.
+func (p *Proc) Logs(ctx context.Context, text string) error {
+	return p.Until(ctx, strconv.Quote(text), func() (bool, error) {
+		return strings.Contains(p.err.String(), text), nil
 	})
 }
 
@@ -192,7 +231,7 @@ func (p *Proc) Sockets(ctx context.Context, ns *netlab.NS, names ...string) erro
 		}
 		want[i] = true
 	}
-	return p.until(ctx, "packet sockets", func() (ok bool, err error) {
+	return p.Until(ctx, "packet sockets", func() (ok bool, err error) {
 		err = ns.Do(func() error {
 			b, err := os.ReadFile("/proc/thread-self/net/packet")
 			if err != nil {
@@ -224,7 +263,7 @@ func bound(table string, want map[int]bool) bool {
 // Listens waits until something listens on a TCP port in the namespace.
 func (p *Proc) Listens(ctx context.Context, ns *netlab.NS, port int) error {
 	needle := fmt.Sprintf(":%04X ", port)
-	return p.until(ctx, "listening socket", func() (ok bool, err error) {
+	return p.Until(ctx, "listening socket", func() (ok bool, err error) {
 		err = ns.Do(func() error {
 			for _, name := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
 				b, err := os.ReadFile(name)

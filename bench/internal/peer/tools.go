@@ -27,10 +27,15 @@ type Tools struct {
 const (
 	Blast       = "blast"
 	TxRing      = "txring"
+	Live        = "live"
+	LiveMax     = "livemax"
 	VnetFwd     = "vnetfwd"
 	GopacketFwd = "gopacketfwd"
 	Conns       = "conns"
 	BridgeName  = "bridge"
+	PktgenName  = "pktgen"
+	MemBench    = "mem.test"
+	ValeBench   = "vale.test"
 )
 
 // Build builds all programs from source, those of netring from the checkout
@@ -40,13 +45,18 @@ func Build(ctx context.Context, bench string) (*Tools, error) {
 	if err := os.MkdirAll(t.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{Blast, TxRing, VnetFwd} {
+	for _, name := range []string{Blast, TxRing, Live, LiveMax, VnetFwd} {
 		src := filepath.Join(bench, "peers", "c", name+".c")
 		t.build(ctx, bench, name, "gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", t.Path(name), src)
 	}
 	t.build(ctx, bench, GopacketFwd, "go", "build", "-o", t.Path(GopacketFwd), "./peers/gopacketfwd")
 	t.build(ctx, bench, Conns, "go", "build", "-o", t.Path(Conns), "./peers/conns")
-	t.build(ctx, filepath.Dir(bench), BridgeName, "go", "build", "-o", t.Path(BridgeName), "./cmd/bridge")
+	for _, name := range []string{BridgeName, PktgenName} {
+		t.build(ctx, filepath.Dir(bench), name, "go", "build", "-o", t.Path(name), "./cmd/"+name)
+	}
+	for name, pkg := range map[string]string{MemBench: "./ring/mem", ValeBench: "./nm/vale"} {
+		t.build(ctx, filepath.Dir(bench), name, "go", "test", "-c", "-o", t.Path(name), pkg)
+	}
 	if err := t.Missing[Blast]; err != nil {
 		return nil, fmt.Errorf("the source of all benchmarks is missing: %w", err)
 	}

@@ -27,17 +27,7 @@ const (
 // Judge compares a goal with what was measured. The median over the rounds
 // decides; a metric that must be zero must be so in every round.
 func Judge(g *scenario.Goal, r *result.Run) Verdict {
-	ours := r.Row(g.Case)
-	if ours == nil {
-		return Verdict{Word: notMeasured}
-	}
-	var values []float64
-	if g.Against == "" {
-		values = slices.Collect(maps.Values(ours.Metric(g.Metric)))
-	} else if other := r.Row(g.Against); other != nil {
-		values = stats.Ratios(ours.Metric(g.Metric), other.Metric(g.Metric))
-	}
-	s, ok := stats.Summarize(values)
+	s, ok := stats.Summarize(values(r, g.Case, g.Metric, g.Against))
 	if !ok {
 		return Verdict{Word: notMeasured}
 	}
@@ -47,6 +37,21 @@ func Judge(g *scenario.Goal, r *result.Run) Verdict {
 		v.Word = notMet
 	}
 	return v
+}
+
+// values are a metric of a case in each round, or its ratios to another case's.
+func values(r *result.Run, name, metric, against string) []float64 {
+	row := r.Row(name)
+	if row == nil {
+		return nil
+	}
+	if against == "" {
+		return slices.Collect(maps.Values(row.Metric(metric)))
+	}
+	if other := r.Row(against); other != nil {
+		return stats.Ratios(row.Metric(metric), other.Metric(metric))
+	}
+	return nil
 }
 
 // short prints three significant digits, and integers whole.

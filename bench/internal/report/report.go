@@ -75,10 +75,12 @@ func Section(s *scenario.Scenario, r *result.Run) string {
 	fmt.Fprintf(&b, "## %s\n\n%s\n\n", s.Title, s.About)
 	if r == nil {
 		fmt.Fprintf(&b, "Not measured yet: `bench run --scenario '^%s$'`.\n", s.Name)
+		published(&b, s, &result.Run{})
 		return b.String()
 	}
 	table(&b, s, r)
 	goals(&b, s, r)
+	published(&b, s, r)
 	if s.Plot != nil {
 		fmt.Fprintf(&b, "\n![%s](bench/results/%s.svg)\n", s.Title, s.Name)
 	}

@@ -109,3 +109,24 @@ func TestSection(t *testing.T) {
 		t.Errorf("section without a run: %q", got)
 	}
 }
+
+func TestPublished(t *testing.T) {
+	s := &scenario.Scenario{Name: "s", Title: "T", About: "A.", Columns: []scenario.Column{{Metric: "pps", Head: "pps"}}, Published: []scenario.Published{
+		{What: "rate", Figure: "3 Mpps", Source: "a paper", Case: "ours", Metric: "pps", Scale: 1e3, Digits: 1, Unit: " kpps", Why: "Other hardware."},
+		{What: "ratio", Figure: "twice", Source: "a paper", Case: "ours", Metric: "pps", Against: "theirs", Unit: " times", Why: "Other."},
+		{What: "other", Figure: "1", Source: "a paper", Why: "Not of this kind."},
+		{What: "gone", Figure: "1", Source: "a paper", Case: "nobody", Metric: "pps", Why: "Not of this kind."},
+	}}
+	got := Section(s, run(rowOf("ours", 1000, 1500, 2000), rowOf("theirs", 500, 500, 500)))
+	for _, want := range []string{
+		"| rate | 3 Mpps (a paper) | 1.5 [1.0 to 2.0] kpps | Other hardware. |", "| ratio | twice (a paper) | 3 [2 to 4] times | Other. |",
+		"| other | 1 (a paper) | nothing comparable | Not of this kind. |", "| gone | 1 (a paper) | not measured | Not of this kind. |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
+	}
+	if got := Section(s, nil); !strings.Contains(got, "| rate | 3 Mpps (a paper) | not measured |") {
+		t.Errorf("before a run:\n%s", got)
+	}
+}

@@ -14,8 +14,9 @@ import (
 type Run struct {
 	Scenario string            `json:"scenario"`
 	Started  time.Time         `json:"started"`
-	Rounds   int               `json:"rounds"` // the warm-up round, which is dropped, not counted
-	Seconds  float64           `json:"seconds"`
+	Rounds   int               `json:"rounds"`         // the warm-up round, which is dropped, not counted
+	Seconds  float64           `json:"seconds"`        // of a window
+	Took     float64           `json:"took,omitempty"` // the whole run, in seconds
 	Source   int               `json:"source_cpu"`
 	DUT      int               `json:"dut_cpu"`
 	Host     Host              `json:"host"`

@@ -90,32 +90,34 @@ func laggTCPCase(t *peer.Tools, name, group string, segmentation bool) Case {
 		}}
 }
 
+func laggTCPName(what, seg string) string { return fmt.Sprintf("segmentation %s, %s", seg, what) }
+
 func laggTCP() Scenario {
 	strides := []int{1, 8, 32, 128}
-	name := func(what, seg string) string { return fmt.Sprintf("segmentation %s, %s", seg, what) }
 	s := Scenario{
 		Name:  "lagg-tcp",
 		Title: "One TCP flow over two ports: the stride",
 		About: "Round robin over two links into a second bridge that joins them again; both bridges on the DUT's core, both ends of the " +
 			"flow on the source's. The links have no rate of their own, so two cannot be faster than one here: what shows is what " +
-			"reordering takes away. Published for the original: 3.8 Gbit/s with stride 1, 9.7 with a large one.",
+			"reordering takes away.",
+		Warm: 600 * time.Millisecond, Window: 1200 * time.Millisecond, NoWarmup: true, Each: 1200 * time.Millisecond,
 		Columns: []Column{
 			{Metric: mBits, Head: "Gbit/s", Scale: 1e9, Digits: 2, Range: true},
 			{Metric: mRetransmits, Head: "retransmits", Range: true},
 		},
 		Cases: func(e *Env) (cases []Case) {
 			for _, seg := range []string{"off", "on"} {
-				cases = append(cases, laggTCPCase(e.Tools, name("one link", seg), "", seg == "on"))
+				cases = append(cases, laggTCPCase(e.Tools, laggTCPName("one link", seg), "", seg == "on"))
 				for _, n := range strides {
 					what := fmt.Sprintf("stride %d", n)
-					cases = append(cases, laggTCPCase(e.Tools, name(what, seg), fmt.Sprintf("proto=roundrobin,stride=%d", n), seg == "on"))
+					cases = append(cases, laggTCPCase(e.Tools, laggTCPName(what, seg), fmt.Sprintf("proto=roundrobin,stride=%d", n), seg == "on"))
 				}
 			}
 			return cases
 		},
 	}
 	for _, seg := range []string{"off", "on"} {
-		s.Goals = append(s.Goals, Goal{Case: name("stride 32", seg), Metric: mBits, Against: name("stride 1", seg), Min: 1,
+		s.Goals = append(s.Goals, Goal{Case: laggTCPName("stride 32", seg), Metric: mBits, Against: laggTCPName("stride 1", seg), Min: 1,
 			Text: "segmentation " + seg + ": stride 32 at least as fast as stride 1"})
 	}
 	return s
@@ -175,6 +177,7 @@ func laggFailover() Scenario {
 		Title: "Outage when a link of a group goes down",
 		About: fmt.Sprintf("%.0f kpps over a group of two links; the far end of the first is set down. Outage is the lost packets at that "+
 			"rate; with load balancing only the flows of the lost link suffer, so half as many are lost in the same time.", failoverRate/1e3),
+		Warm: shortWarm, Window: time.Second, NoWarmup: true,
 		Columns: []Column{
 			{Metric: mSent, Head: "packets sent"},
 			{Metric: mLost, Head: "packets lost", Range: true},

@@ -66,6 +66,7 @@ func userFrac() Scenario {
 		Title: "CPU left to others under saturation",
 		About: "A program that never sleeps runs on the worker's core while the source sends at full speed. " +
 			"`--user-frac` promises it a share of the core; forwarding keeps at least burst_min × HZ packets a second.",
+		Warm: shortWarm, Window: 1500 * time.Millisecond, QuickWarmup: true,
 		Columns: []Column{
 			{Metric: mSpinner, Head: "competitor CPU %", Digits: 1, Range: true},
 			{Metric: mPPS, Head: "forwarded kpps", Scale: 1e3, Range: true},
@@ -91,7 +92,8 @@ func userFrac() Scenario {
 // modes compares when the worker sleeps.
 func modes() Scenario {
 	return Scenario{
-		Name:    "modes",
+		Name: "modes",
+		Warm: shortWarm, Window: shortWindow, QuickWarmup: true,
 		Title:   "When to sleep: poll modes under full, medium and light load",
 		About:   "Each mode of `--mode` under full load, 100 kpps and 1 kpps of 60-byte frames.",
 		Columns: forwardColumns,

@@ -9,6 +9,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,12 +25,63 @@ type Scenario struct {
 	About string // what is compared and why, Markdown
 	// Rounds of a scenario that needs long ones; 0 for what the user asked.
 	Rounds int
-	// NoWarmup leaves the round out that is measured and dropped.
-	NoWarmup bool
-	Columns  []Column
-	Goals    []Goal
-	Plot     *Plot
-	Cases    func(*Env) []Case
+	// NoWarmup leaves the round out that is measured and dropped; QuickWarmup
+	// makes it short.
+	NoWarmup, QuickWarmup bool
+	// Warm and Window are how long a load runs before a measurement, and how
+	// long that is; 0 for DefaultWarm and DefaultWindow.
+	Warm, Window time.Duration
+	// Each is what a case takes besides, and Once what the scenario does once:
+	// only for [Scenario.Expected].
+	Each, Once time.Duration
+	Columns    []Column
+	Goals      []Goal
+	Published  []Published
+	Plot       *Plot
+	Cases      func(*Env) []Case
+}
+
+// How long measurements take unless a scenario says otherwise.
+const (
+	DefaultWarm   = 700 * time.Millisecond
+	DefaultWindow = 2 * time.Second
+	usualEach     = 800 * time.Millisecond
+	// Of a quick warm-up round.
+	quickWarm, quickWindow = 200 * time.Millisecond, 200 * time.Millisecond
+	// Where a short window is enough, since rounds differ by more than windows
+	// of a round do.
+	shortWarm, shortWindow = 500 * time.Millisecond, time.Second
+)
+
+// Expected is about how long a run takes; warm and window are 0 for the
+// scenario's own.
+func (s *Scenario) Expected(cases, rounds int, warm, window time.Duration) time.Duration {
+	warm, window = cmp.Or(warm, s.Warm, DefaultWarm), cmp.Or(window, s.Window, DefaultWindow)
+	each := cmp.Or(s.Each, usualEach)
+	n := time.Duration(cases * cmp.Or(s.Rounds, rounds))
+	d := s.Once + n*(warm+window+each)
+	switch {
+	case s.NoWarmup:
+	case s.QuickWarmup:
+		d += time.Duration(cases) * (quickWarm + quickWindow + each)
+	default:
+		d += time.Duration(cases) * (warm + window + each)
+	}
+	return d
+}
+
+// Published is a figure from elsewhere, to be shown beside ours.
+type Published struct {
+	What   string // was measured
+	Figure string // as published
+	Source string
+	// Ours is the median of Case's Metric, or of its ratio to that of Against
+	// in the same round; no Case if there is nothing to compare.
+	Case, Metric, Against string
+	Scale                 float64 // ours is divided by it; 0 for 1
+	Digits                int
+	Unit                  string
+	Why                   string // where they differ and why, whatever the figures are
 }
 
 // Case is a row of the table.
@@ -78,16 +130,23 @@ type Env struct {
 	Warm    time.Duration // before a window
 	Seconds time.Duration // a window
 	Log     func(format string, args ...any)
+	// Step is told of each measurement, as it begins; it may be nil.
+	Step func(round, rounds, nth, cases int)
 	// Found is what earlier rounds found out, such as a capacity.
 	Found map[string]float64
 }
 
 // All returns every scenario, in the order of BENCHMARKS.md.
 func All() []Scenario {
-	return []Scenario{
-		forwardSize(60), forwardSize(1514), send(60), send(1514), halfRate(), tcp(), latency(),
+	all := []Scenario{
+		forwardSize(60), forwardSize(1514), halfRate(), tcp(), latency(), workers(),
+		send(60), send(1514), xdpTX(60), xdpTX(1514), xdpForward(60), xdpForward(1514), live(), xdpRX(), memory(),
 		livelock(), userFrac(), modes(), stage(), everything(), prio(), laggTCP(), laggFailover(),
 	}
+	for i := range all {
+		all[i].Published = published(all[i].Name)
+	}
+	return all
 }
 
 // Run measures all cases round by round: A B C, A B C, and so on. The first
@@ -112,12 +171,21 @@ func Run(ctx context.Context, e *Env, s *Scenario, rounds int) (*result.Run, err
 	if s.NoWarmup {
 		first = 1
 	}
+	quick := *e
+	quick.Warm, quick.Seconds = min(e.Warm, quickWarm), min(e.Seconds, quickWindow)
 	for round := first; round <= rounds; round++ {
+		with := e
+		if round == 0 && s.QuickWarmup {
+			with = &quick
+		}
 		for i, c := range cases {
 			if c.Skip != "" {
 				continue
 			}
-			sample, err := c.Run(ctx, e)
+			if e.Step != nil {
+				e.Step(round, rounds, i+1, len(cases))
+			}
+			sample, err := c.Run(ctx, with)
 			if ctx.Err() != nil {
 				return r, context.Cause(ctx)
 			}

@@ -52,6 +52,14 @@ func TestGoalsNameCases(t *testing.T) {
 				t.Errorf("%s: goal %+v has no text or no bound", s.Name, g)
 			}
 		}
+		for _, p := range s.Published {
+			if p.What == "" || p.Figure == "" || p.Source == "" || p.Why == "" {
+				t.Errorf("%s: published figure without its text: %+v", s.Name, p)
+			}
+			if p.Case != "" && (!slices.Contains(names, p.Case) || !columns[p.Metric]) || p.Against != "" && !slices.Contains(names, p.Against) {
+				t.Errorf("%s: published %q: no case %q or %q, or no column of %q", s.Name, p.What, p.Case, p.Against, p.Metric)
+			}
+		}
 		if s.Plot == nil {
 			continue
 		}
@@ -92,6 +100,30 @@ func TestRunInterleavesAndDropsTheWarmup(t *testing.T) {
 	}
 	if r.Row("c").Skipped == "" || len(r.Failures()) != 0 {
 		t.Errorf("c: %+v, failures %v", r.Row("c"), r.Failures())
+	}
+}
+
+// The warm-up round is measured shortly where a scenario says so, and the
+// others as asked; each measurement is announced.
+func TestQuickWarmup(t *testing.T) {
+	var windows []time.Duration
+	var steps [][4]int
+	e := newEnv()
+	e.Warm, e.Step = time.Second, func(round, rounds, nth, cases int) { steps = append(steps, [4]int{round, rounds, nth, cases}) }
+	s := &Scenario{Name: "s", QuickWarmup: true, Cases: func(*Env) []Case {
+		return []Case{{Name: "a", Run: func(_ context.Context, e *Env) (*result.Sample, error) {
+			windows = append(windows, e.Seconds)
+			return &result.Sample{}, nil
+		}}}
+	}}
+	if _, err := Run(t.Context(), e, s, 2); err != nil {
+		t.Fatal(err)
+	}
+	if want := []time.Duration{quickWindow, time.Second, time.Second}; !slices.Equal(windows, want) {
+		t.Errorf("windows %v, want %v", windows, want)
+	}
+	if want := [][4]int{{0, 2, 1, 1}, {1, 2, 1, 1}, {2, 2, 1, 1}}; !slices.Equal(steps, want) {
+		t.Errorf("steps %v, want %v", steps, want)
 	}
 }
 

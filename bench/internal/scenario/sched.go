@@ -19,6 +19,8 @@ import (
 // compared.
 const pacedStage = 200e3
 
+func stageName(packets int, load string) string { return fmt.Sprintf("stage %d, %s", packets, load) }
+
 func stage() Scenario {
 	columns := append([]Column{}, forwardColumns...)
 	columns = append(columns, Column{Metric: mDoorbells, Head: "doorbells/packet", Digits: 3})
@@ -27,6 +29,7 @@ func stage() Scenario {
 		Title: "Staging: packets per doorbell",
 		About: fmt.Sprintf("`--stage-packets` 1, 4, 8, 16 and 64, at full load and at %.0f kpps, where CPU time per packet can be compared. "+
 			"A round of the worker ends with a doorbell in any case.", pacedStage/1e3),
+		Warm: shortWarm, Window: shortWindow, QuickWarmup: true,
 		Columns: columns,
 		Cases: func(e *Env) (cases []Case) {
 			for _, l := range []struct {
@@ -34,7 +37,7 @@ func stage() Scenario {
 				rate int
 			}{{"full load", 0}, {fmt.Sprintf("%.0f kpps", pacedStage/1e3), pacedStage}} {
 				for _, n := range []int{1, 4, 8, 16, 64} {
-					d := e.Tools.Bridge(fmt.Sprintf("stage %d, %s", n, l.name), fmt.Sprintf("--stage-packets=%d", n))
+					d := e.Tools.Bridge(stageName(n, l.name), fmt.Sprintf("--stage-packets=%d", n))
 					cases = append(cases, forwardCase(d, bed.Options{}, load{Len: 60, Rate: l.rate}))
 				}
 			}
@@ -46,9 +49,10 @@ func stage() Scenario {
 func everything() Scenario {
 	const on, off = "everything on", "everything off"
 	return Scenario{
-		Name:    "everything",
-		Title:   "What the mechanisms cost when nothing waits",
-		About:   "60-byte frames at full load with staging, dynamic limit, priority and gate on, and with all of them off.",
+		Name:   "everything",
+		Title:  "What the mechanisms cost when nothing waits",
+		About:  "60-byte frames at full load with staging, dynamic limit, priority and gate on, and with all of them off.",
+		Rounds: 10, QuickWarmup: true, // a few percent are to be told apart
 		Columns: forwardColumns,
 		Goals:   []Goal{{Case: on, Metric: mPPS, Against: off, Min: 0.97, Text: "on at least 0.97 of off"}},
 		Cases: func(e *Env) []Case {
@@ -152,17 +156,18 @@ func connMetrics(out string, m map[string]float64) error {
 	return nil
 }
 
+func prioName(rate, synack, dql string) string {
+	return fmt.Sprintf("%s: prio-synack %s, dql %s", rate, synack, dql)
+}
+
 func prio() Scenario {
 	rates := []string{"100mbit", "1gbit"}
-	name := func(rate, synack, dql string) string {
-		return fmt.Sprintf("%s: prio-synack %s, dql %s", rate, synack, dql)
-	}
 	s := Scenario{
 		Name:  "prio",
 		Title: "Short connections against bulk TCP on a limited egress",
 		About: "d1 is limited by tbf. Sixteen bulk TCP flows from the generator fill it, while the far end opens short connections to the generator, " +
-			"eight at a time: their SYN|ACK and ACK wait with the bulk unless they are let past. Ping takes the same way. Published for the " +
-			"original: 60 to 80 % more connections.",
+			"eight at a time: their SYN|ACK and ACK wait with the bulk unless they are let past. Ping takes the same way.",
+		Warm: time.Millisecond, Window: 1500 * time.Millisecond, NoWarmup: true, Each: 4 * time.Second,
 		Columns: []Column{
 			{Metric: mConns, Head: "connections/s", Range: true},
 			{Metric: mConn50, Head: "median handshake ms", Digits: 2},
@@ -184,7 +189,7 @@ func prio() Scenario {
 		},
 	}
 	for _, rate := range rates {
-		s.Goals = append(s.Goals, Goal{Case: name(rate, "on", "on"), Metric: mConns, Against: name(rate, "off", "off"), Min: 1.6,
+		s.Goals = append(s.Goals, Goal{Case: prioName(rate, "on", "on"), Metric: mConns, Against: prioName(rate, "off", "off"), Min: 1.6,
 			Text: rate + ": both on, at least 1.6 times the connections of both off"})
 	}
 	return s
