@@ -151,7 +151,11 @@ func (c *config) xdpQueues(p *portSpec, have int) error {
 // openLink opens one interface of a port.
 func (c *config) openLink(spec *portSpec, name string, m *xdp.Mem) (ring.Port, error) {
 	if spec.xdp != nil {
-		return xdp.Open(name, m, spec.xdp.Options)
+		x := spec.xdp.Options
+		if c.profile == "latency" {
+			x.Coalesce = -1
+		}
+		return xdp.Open(name, m, x)
 	}
 	o, err := c.tpacketOptions(spec)
 	if err != nil {

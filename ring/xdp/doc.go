@@ -19,6 +19,10 @@
 // It is attached with a BPF link: when the port is closed or the process dies,
 // it is gone.
 //
+// While much arrives through a device without an interrupt of its own, such as
+// a veth, the kernel is told to gather packets for [Options.Coalesce]. Refresh
+// looks at the rate, so a program that never calls it does without.
+//
 // # Limits
 //
 //   - Packets arrive without what the kernel knows about them: no VLAN tag that

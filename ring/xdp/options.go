@@ -1,6 +1,9 @@
 package xdp
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Attach chooses where the program runs.
 type Attach uint8
@@ -44,6 +47,10 @@ type Options struct {
 	// kernel's default throttles it to about 280 frames. 0 means enough for
 	// a full ring.
 	SendBuffer int
+	// Coalesce is how long, while much arrives, the kernel may gather packets
+	// of a device that has no interrupt of its own, to hand them over together
+	// (Linux 6.13). 0 means DefaultCoalesce; below 0, never.
+	Coalesce time.Duration
 }
 
 // Validate reports the first field that Open would refuse.
@@ -61,6 +68,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("zero-copy needs the native program: generic mode always copies")
 	case o.SendBuffer < 0:
 		return fmt.Errorf("send buffer %d: must not be negative", o.SendBuffer)
+	case o.Coalesce > maxCoalesce || o.Coalesce > 0 && o.Coalesce < time.Microsecond:
+		return fmt.Errorf("coalesce for %v: must be 1us to %v, or below 0 for never", o.Coalesce, maxCoalesce)
 	}
 	seen := map[int]bool{}
 	for _, q := range o.Queues {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -149,7 +150,7 @@ func (p *Port) rings(o *Options) error {
 		c := ring.Config{Port: p.dev.Name, Index: i, Slots: o.Slots, Region: p.mem.region, Life: p.life,
 			FD: q.fd, WakeFD: p.wakeFD, MultiSlot: o.MultiBuffer, MaxFrame: p.dev.MTU + 14 + 8}
 		if !o.TXOnly {
-			if err := p.receiver(c, q, frames[:o.Slots]); err != nil {
+			if err := p.receiver(c, q, frames[:o.Slots], o.Coalesce); err != nil {
 				return err
 			}
 		}
@@ -161,15 +162,16 @@ func (p *Port) rings(o *Options) error {
 	return nil
 }
 
-func (p *Port) receiver(c ring.Config, q *queue, frames []uint32) error {
+func (p *Port) receiver(c ring.Config, q *queue, frames []uint32, coalesce time.Duration) error {
 	id, err := p.mem.ringID()
 	if err != nil {
 		return err
 	}
-	d := &receiver{q: q, mem: p.mem, dev: p.dev, id: id, granted: make([]uint32, len(frames))}
+	d := &receiver{q: q, mem: p.mem, dev: p.dev, id: id, granted: make([]uint32, len(frames)), gather: newCoalescer(p.dev, q.id, coalesce)}
 	c.Dir, c.Driver = ring.RX, d
 	r, err := ring.New(c)
 	if err != nil {
+		d.gather.close()
 		return err
 	}
 	d.start(frames)
@@ -250,6 +252,9 @@ func (p *Port) cleanup() error {
 		p.life.Shut()
 	}
 	p.life.Drain()
+	for _, d := range p.rxs {
+		d.gather.close()
+	}
 	if p.prog != nil {
 		errs = append(errs, p.prog.detach(p.queues))
 	}
