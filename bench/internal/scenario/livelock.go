@@ -5,6 +5,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/netring/netring/bench/internal/bed"
 	"github.com/netring/netring/bench/internal/peer"
@@ -22,29 +23,40 @@ const (
 
 var overloads = []int{1, 2, 4}
 
+// overloadWarm is long enough for a bridge to find out that it is overloaded,
+// and then how much it can take.
+const overloadWarm = 1500 * time.Millisecond
+
+// overload is the source's load at a rate: frames without skbs, as four times
+// the capacity is more than a sender of packets offers to an interface with an
+// XDP program.
+func overload(rate float64) load { return load{Len: 60, Rate: int(rate), Live: true} }
+
 func overloadName(forwarder string, times int) string {
 	return fmt.Sprintf("%s, %d times capacity", forwarder, times)
 }
 
 // capacity finds the load that a forwarder just carries: the offered rate grows
-// by a fifth at a time until more than 5 % is lost; the best delivered rate is
-// the capacity. It is found once per run and bed.
+// by a sixth at a time until more than 5 % is lost twice in a row, as once may
+// be a disturbance. It is found once per run and bed.
 func (e *Env) capacity(ctx context.Context, key string, d *peer.DUT, o bed.Options) (float64, error) {
 	if c := e.Found[key]; c != 0 {
 		return c, nil
 	}
 	short := *e
-	short.Seconds /= 2
-	best := 0.0
-	for rate := 100e3; rate < 2e6; rate *= 1.2 {
-		s, err := short.forward(ctx, d, o, load{Len: 60, Rate: int(rate)})
+	short.Warm, short.Seconds = e.Warm/2, e.Seconds/2
+	best, failed := 0.0, 0
+	for rate := 150e3; rate < 2e6 && failed < 2; rate *= 7.0 / 6 {
+		s, err := short.forward(ctx, d, o, overload(rate))
 		if err != nil {
 			return 0, fmt.Errorf("find the capacity: %w", err)
 		}
-		best = max(best, s.Metrics[mPPS])
-		if s.Metrics[mPPS] < 0.95*rate {
-			break
+		if failed++; s.Metrics[mPPS] >= 0.95*rate {
+			best, failed = s.Metrics[mPPS], 0
 		}
+	}
+	if best == 0 {
+		return 0, fmt.Errorf("find the capacity: %s loses more than 5 %% of the least load", d.Name)
 	}
 	e.Found[key] = best
 	e.Log("capacity, %s: %.0f kpps", key, best/1e3)
@@ -63,7 +75,7 @@ func overloadCases(e *Env, d peer.DUT, key string, o bed.Options) (cases []Case)
 				if err != nil {
 					return nil, err
 				}
-				return e.forward(ctx, &d, o, load{Len: 60, Rate: int(c) * times})
+				return e.forward(ctx, &d, o, overload(c*float64(times)))
 			},
 		})
 	}
@@ -85,7 +97,10 @@ func livelock() Scenario {
 		Title: "Overload with the receive softirq on the forwarder's own core",
 		About: "RPS moves d0's receive softirq to the core of the forwarder, which is what an interface with one interrupt on that core " +
 			"does. The capacity is what our bridge carries there with less than 5 % loss; the source offers 1, 2 and 4 times that, as far " +
-			"as it can. A forwarder that lets the kernel receive packets which it has no time left to take ends in receive livelock.",
+			"as it can. A forwarder that lets the kernel receive packets which it has no time left to take ends in receive livelock. The " +
+			"source is the one inside of the kernel (`live`), so d0 receives in NAPI (GRO on), with or without a program. With a gate, what " +
+			"it drops is dropped on the source's core, before RPS; the rest crosses to the DUT's core as without.",
+		Warm: overloadWarm, QuickWarmup: true,
 		Columns: forwardColumns,
 		Plot: &Plot{X: "offered, kpps", Y: "forwarded, kpps", XKey: mOffered, YKey: mPPS, XScale: 1e3, YScale: 1e3,
 			Lines: []string{cGate, cNoGate, cNice, cElsewhre, cTestpmd, cGopacket}},
@@ -108,7 +123,9 @@ func livelock() Scenario {
 				Text: fmt.Sprintf("%s: at %d times capacity at least 0.95 of what it forwards at capacity", c, times)})
 		}
 	}
-	s.Goals = append(s.Goals, Goal{Case: overloadName(cNoGate, 4), Metric: mPPS, Against: overloadName(cTestpmd, 4), Min: 3,
-		Text: "without a gate, at 4 times capacity at least 3 times testpmd"})
+	s.Goals = append(s.Goals,
+		Goal{Case: overloadName(cNoGate, 4), Metric: mPPS, Against: overloadName(cTestpmd, 4), Min: 3,
+			Text: "without a gate, at 4 times capacity at least 3 times testpmd"},
+		Goal{Case: overloadName(cGate, 4), Metric: mMissing, ZeroMax: true, Text: "with the gate, at 4 times capacity every frame is delivered or counted"})
 	return s
 }
