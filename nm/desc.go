@@ -76,12 +76,12 @@ func (d *Desc) TxRings() []*ring.Ring { return d.tx }
 func (d *Desc) Sync() error { return errors.Join(d.SyncTx(), d.SyncRx()) }
 
 // SyncTx hands filled slots over and takes finished ones back.
-func (d *Desc) SyncTx() error { return syncAll(d.tx) }
+func (d *Desc) SyncTx() error { return d.explain(syncAll(d.tx)) }
 
 // SyncRx gives passed slots back and brings what has arrived.
 func (d *Desc) SyncRx() error {
 	d.pass()
-	return syncAll(d.rx)
+	return d.explain(syncAll(d.rx))
 }
 
 func syncAll(rings []*ring.Ring) error {
@@ -290,13 +290,13 @@ func (d *Desc) Poll(ctx context.Context, timeout time.Duration, want Events) (Ev
 	if want&Out != 0 {
 		d.both = append(d.both, d.tx...)
 	} else if err := d.push(); err != nil {
-		return 0, err
+		return 0, d.explain(err)
 	}
 	if len(d.both) == 0 {
 		return 0, errors.New("poll: the port has no ring for what is waited for")
 	}
 	if _, err := d.waiter.Wait(ctx, timeout, d.both...); err != nil {
-		return 0, err
+		return 0, d.explain(err)
 	}
 	var got Events
 	for _, r := range d.both {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/netring/netring/internal/forward"
@@ -28,11 +29,11 @@ import (
 // its receive ring is full, as an interface does.
 type laggPort struct {
 	bridge   *forward.Bridge
+	why      atomic.Pointer[portState] // set before the rings tell that the port is gone
 	far      *mem.Port
 	stop     context.CancelFunc
 	ended    chan struct{} // closed when the bridge has
-	err      error         // why it ended,
-	closeErr error         // and what closing it said; after ended
+	closeErr error         // what closing the bridge said; after ended
 }
 
 // laggDrain is how long a group that is closed waits for what was sent.
@@ -54,9 +55,6 @@ func (d *Desc) openLagg(name string, o *Options) error {
 	m, err := memConf(&d.spec)
 	if err != nil {
 		return err
-	}
-	if len(group.Members) < 2 {
-		return fmt.Errorf("a group of %d: name its interfaces, as lagg:eth1+eth2, or open %s by its own name", len(group.Members), d.spec.Name)
 	}
 	members, err := d.openMembers(group.Members, max(m.Rings, 1), o)
 	if err != nil {
@@ -137,10 +135,9 @@ func (l *laggPort) run(ctx context.Context, near ring.Port, watch *link.Watcher)
 	defer close(l.ended)
 	err := l.bridge.Run(ctx)
 	var op *ring.OpError
-	if errors.Is(err, ring.ErrGone) && errors.As(err, &op) && strings.HasPrefix(op.Port, near.Name()) {
-		err = nil // the program has closed its end
+	if err != nil && !(errors.As(err, &op) && strings.HasPrefix(op.Port, near.Name())) {
+		l.why.Store(&portState{err}) // it is not that the program has closed its end
 	}
-	l.err = err
 	l.closeErr = errors.Join(watch.Close(), l.bridge.Close())
 }
 
@@ -160,14 +157,15 @@ func (l *laggPort) close() error {
 	return errors.Join(err, l.closeErr)
 }
 
-// cause is why the port is gone, nil if it is not known to be.
-func (l *laggPort) cause() error {
-	select {
-	case <-l.ended:
-		return l.err
-	default:
-		return nil
+// explain adds to an error that says that a port is gone why it is.
+func (d *Desc) explain(err error) error {
+	if err == nil || d.lagg == nil || !errors.Is(err, ring.ErrGone) {
+		return err
 	}
+	if st := d.lagg.why.Load(); st != nil {
+		return fmt.Errorf("%w: %w", err, st.err)
+	}
+	return err
 }
 
 // Group returns the state and the counters of the group of interfaces that a

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -269,43 +268,6 @@ func TestTwoGoroutines(t *testing.T) {
 	}
 }
 
-// TestMultiSlot sends frames of 50 to 10049 bytes, in as many slots as it
-// takes.
-func TestMultiSlot(t *testing.T) {
-	a, b := pair(t, "@conf:slots=16")
-	if !a.TxRings()[0].MultiSlot() {
-		t.Skip("pipes take one slot a frame")
-	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for i := range 2000 {
-		want := numbered(i, 50+rnd.IntN(10000))
-		must(t, a.Inject(want))
-		must(t, a.SyncTx())
-		must(t, b.SyncRx())
-		p, ok := b.NextPkt()
-		if !ok || !bytes.Equal(p.Frame, want) {
-			t.Fatalf("frame %d of %d bytes: %v, got %d in %d slots", i, len(want), ok, len(p.Frame), p.Slots)
-		}
-		if room := len(a.TxRings()[0].Buf(a.TxRings()[0].Head)); p.Slots != uint32((len(want)+room-1)/room) {
-			t.Fatalf("%d bytes took %d slots", len(want), p.Slots)
-		}
-		must(t, b.SyncRx())
-		must(t, a.SyncTx())
-	}
-	// Half of a frame is never seen.
-	r := a.TxRings()[0]
-	for range 3 {
-		r.Slot(r.Head).Len, r.Slot(r.Head).Flags = 60, ring.SlotMoreFrag
-		r.Head++
-	}
-	r.Cur = r.Head
-	must(t, a.SyncTx())
-	must(t, b.SyncRx())
-	if p, ok := b.NextPkt(); ok {
-		t.Errorf("an unfinished frame is visible: %d bytes", len(p.Frame))
-	}
-}
-
 func TestSharedMemory(t *testing.T) {
 	s := &nm.Space{}
 	a, b := open(t, s, "netmap:x{1@7"), open(t, s, "netmap:x}1@7")
@@ -410,6 +372,55 @@ func TestPcap(t *testing.T) {
 	}
 	if _, err := nm.Open("pcap:/nonexistent/x", nm.Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// BenchmarkSwitch measures frames of 60 bytes from a port of a switch to
+// another, three goroutines at work: who sends, the switch, who receives.
+func BenchmarkSwitch(b *testing.B) {
+	for _, v := range []struct{ name, from, to string }{
+		{"swap", "vale0:a", "vale0:b@vale:full=backpressure"},
+		{"copy", "vale0:a@1", "vale0:b@vale:full=backpressure@2"},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			s := &nm.Space{}
+			from, to := open(b, s, v.from), open(b, s, v.to)
+			open(b, s, "vale0:c") // two ports alone are a wire
+			ctx := context.Background()
+			must(b, to.Inject(etherFrame(bcast, macB, 0, 60)))
+			must(b, to.Flush(ctx))
+			f := etherFrame(macB, macA, 0, 60)
+			go func() {
+				tx := from.TxRings()[0]
+				for sent := 0; sent < b.N; {
+					n := min(tx.Space(), b.N-sent, 256)
+					for range n {
+						tx.Slot(tx.Head).Len, tx.Slot(tx.Head).Flags = uint32(copy(tx.Buf(tx.Head), f)), 0
+						tx.Head++
+					}
+					tx.Cur = tx.Head
+					sent += n
+					if err := tx.Sync(); err != nil {
+						return
+					}
+					if tx.Space() == 0 {
+						if _, err := from.Poll(ctx, -1, nm.Out); err != nil {
+							return
+						}
+					}
+				}
+			}()
+			b.ReportAllocs()
+			b.ResetTimer()
+			rx := to.RxRings()[0]
+			for got := 0; got < b.N; {
+				if _, err := to.Poll(ctx, -1, nm.In); err != nil {
+					b.Fatal(err)
+				}
+				got += ring.Skip(rx, rx.Space())
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pkts/s")
+		})
 	}
 }
 

@@ -33,7 +33,7 @@ func optionRules(name string) (optionRule, bool) {
 	case "share":
 		return optionRule{refused: "give the ports that shall share memory the same id, as @1"}, true
 	case "tpacket":
-		return optionRule{kinds: []Kind{KindNetmap, KindLagg}, keys: map[string]func(string) error{
+		return optionRule{kinds: []Kind{KindNetmap, KindLagg, KindVale}, keys: map[string]func(string) error{
 			"version": oneOf("2", "3"), "block-size": intIn(4096, 1<<26),
 			"fanout": oneOf("hash", "lb", "cpu", "qm", "rollover"),
 			"vnet":   onOff, "bypass": onOff, "promisc": onOff,

@@ -223,7 +223,7 @@ func (s *Switch) remove(p *switchPort) error {
 	}
 	err := s.sched.Remove(p)
 	_, gone := s.sw.Remove(p.id)
-	for _, m := range s.monitors {
+	for _, m := range slices.Clone(s.monitors) {
 		if m.of == p {
 			// Its reader gets what is there, and then the error.
 			err = errors.Join(err, s.dropMonitor(m))

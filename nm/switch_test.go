@@ -12,7 +12,6 @@ import (
 	"github.com/netring/netring/nm"
 	"github.com/netring/netring/nm/vale"
 	"github.com/netring/netring/ring"
-	"github.com/netring/netring/ring/mem"
 )
 
 // Addresses of stations.
@@ -375,35 +374,5 @@ func TestSwitchExclusive(t *testing.T) {
 		if s.Switches() != nil {
 			t.Errorf("%s, %s: the switch is there without ports", c.first, c.second)
 		}
-	}
-}
-
-// TestSwitchLeaks opens and closes 10,000 ports, of a switch that stays and of
-// one that comes and goes: no descriptor, mapping, goroutine or buffer
-// stays.
-func TestSwitchLeaks(t *testing.T) {
-	s := &nm.Space{}
-	keep := open(t, s, "vale0:keep@conf:slots=4")
-	once := func(name string) {
-		d, err := nm.Open(name, nm.Options{Space: s, ExtraBufs: 1})
-		must(t, err)
-		must(t, d.Close())
-	}
-	once("vale0:x@conf:slots=4")
-	once("vale1:x@conf:slots=4")
-	before, free := resources(t), keep.Port().(*mem.Port).Pool().Free()
-	for i := range 10000 {
-		name := "vale0:x@conf:slots=4"
-		if i%10 == 0 {
-			name = "vale1:x@conf:slots=4"
-		}
-		once(name)
-	}
-	before.compare(t)
-	if now := keep.Port().(*mem.Port).Pool().Free(); now != free {
-		t.Errorf("%d free buffers, %d before", now, free)
-	}
-	if n := len(s.Switches()); n != 1 {
-		t.Errorf("%d switches are left, want 1", n)
 	}
 }
