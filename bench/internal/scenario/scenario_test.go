@@ -188,6 +188,12 @@ trailing noise
 	if s.Metrics[mMissing] != 0 || s.Metrics[mDoorbells] != 0.025 || !strings.Contains(string(s.Final), `"dropped_packets":40`) {
 		t.Errorf("%+v, final %s", s.Metrics, s.Final)
 	}
+	// The interface's own drops cannot be set in an empty bed, so what is left
+	// here is what the bridge's count of them adds.
+	out = `{"type":"final","dropped_packets":40,"ports":[{"driver":"xdp","rx_drops":{"kernel":30}},{"driver":"tpacket","rx_drops":{"kernel":10}}]}`
+	if err := bridgeTotals(s, b, nil, out); err != nil || s.Metrics[mMissing] != 30 {
+		t.Errorf("AF_XDP: %+v, %v", s.Metrics, err)
+	}
 	if err := bridgeTotals(s, b, nil, `{"type":"interval"}`); err == nil {
 		t.Error("no error without a final report")
 	}
