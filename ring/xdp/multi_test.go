@@ -96,6 +96,85 @@ func TestMultiBuffer(t *testing.T) {
 	}
 }
 
+// A frame of several slots that is longer than the MTU is refused before any
+// part of it goes out: by Sync, and by Move, which counts it. The ring goes on.
+func TestMultiBufferTooLong(t *testing.T) {
+	netlab.NeedRoot(t)
+	l := netlab.Setup(t, "a", "b")
+	l.Pair(t, "a", "a0", "b", "b0", netlab.VethOpts{MTU: 4000})
+	multi := xdp.Options{Slots: 64, MultiBuffer: true}
+	tx := open(t, l.NS("a"), "a0", nil, multi).TxRings()[0]
+	rx := open(t, l.NS("b"), "b0", nil, multi).RxRings()[0]
+	put := func(parts ...uint32) (first uint32) {
+		first = tx.Head
+		for i, n := range parts {
+			b := tx.Buf(tx.Head)
+			numbered(b, max(int(n), 18), uint32(i))
+			s := tx.Slot(tx.Head)
+			s.Len, s.Flags = n, 0
+			if i+1 < len(parts) {
+				s.Flags = ring.SlotMoreFrag
+			}
+			tx.Head++
+		}
+		tx.Cur = tx.Head
+		return first
+	}
+	const largest = 4000 + 14 + 8
+	put(2000, 2014)
+	first := put(2000, largest-2000, 1)
+	if err := tx.Sync(); !errors.Is(err, ring.ErrTooLarge) || tx.Head != first {
+		t.Errorf("one byte too long, at slot %d: %v, head %d", first, err, tx.Head)
+	}
+	// Its beginning is with the kernel when its length shows.
+	put(2000, 2000)
+	tx.Slot(first + 1).Flags = ring.SlotMoreFrag
+	if err := tx.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	end := put(23)
+	if err := tx.Sync(); !errors.Is(err, ring.ErrTooLarge) || tx.Head != end {
+		t.Errorf("one byte too long in the end, at slot %d: %v, head %d", end, err, tx.Head)
+	}
+	put(14)
+	p, q, err := mem.Pair(mem.Options{Slots: 16, BufSize: 16 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(p.Close(), q.Close()) }()
+	from, to := p.TxRings()[0], q.RxRings()[0]
+	for _, n := range []int{largest + 1, 4014} {
+		from.Slot(from.Head).Len = uint32(len(numbered(from.Buf(from.Head), n, 7)))
+		from.Head++
+		from.Cur = from.Head
+	}
+	if err := errors.Join(from.Sync(), to.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	if n := ring.Move(tx, to, 2); n != 2 || tx.Stats.Drops[ring.DropOversize].Load() != 1 {
+		t.Errorf("%d moved, %d dropped as oversize; want 2, 1", n, tx.Stats.Drops[ring.DropOversize].Load())
+	}
+	for got := 0; got < 3; {
+		if err := tx.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if !wait(t, rx) {
+			t.Fatalf("%d frames arrived, want 3", got)
+		}
+		size := uint32(0)
+		for ; rx.Space() != 0; rx.Head++ {
+			s := rx.Slot(rx.Head)
+			if size += s.Len; s.Flags&ring.SlotMoreFrag == 0 {
+				if size != 4014 {
+					t.Errorf("frame %d has %d bytes, want 4014", got, size)
+				}
+				got, size = got+1, 0
+			}
+		}
+		rx.Cur = rx.Head
+	}
+}
+
 // A fill ring that runs dry, and a full receive ring, show in the counters.
 func TestStatistics(t *testing.T) {
 	netlab.NeedRoot(t)

@@ -139,6 +139,7 @@ type sender struct {
 	given   []uint32 // the frame that each slot was last given to the program with
 	lens    []uint32 // length and, in the top bit, "more follows", as handed over
 	posted  uint32   // descriptors handed over and not completed
+	begun   uint64   // bytes handed over of a frame whose end has not been
 	end     uint32   // the ring's tail after drain
 	// touched keeps the reads of frames' first bytes from being left out. Of
 	// what another core has received, they bring in the first cache lines all
@@ -192,15 +193,22 @@ func (d *sender) post(r *ring.Ring, from, to uint32) (accepted uint32, err error
 	for ; k != to; k++ {
 		s := r.Slot(k)
 		buf, off, n, flags := s.Buf, uint64(s.Off), s.Len, s.Flags
+		if total := d.frameBytes(r, k, to); total > uint64(r.MaxFrame()) {
+			err = fmt.Errorf("%w: slot %d: %d bytes, at most %d with this MTU", ring.ErrTooLarge, k, total, r.MaxFrame())
+			break
+		}
 		if n == 0 || off+uint64(n) > stride || n >= moreFollows || !d.mem.lend(buf, d.id) {
 			err = d.mem.badSlot(r, k, d.given)
 			break
 		}
 		desc := unix.XDPDesc{Addr: uint64(buf)*stride + off, Len: n}
 		d.lens[k&mask] = n
+		d.begun += uint64(n)
 		if flags&ring.SlotMoreFrag != 0 {
 			desc.Options = unix.XDP_PKT_CONTD
 			d.lens[k&mask] |= moreFollows
+		} else {
+			d.begun = 0
 		}
 		d.granted[k&mask] = buf
 		touched ^= mem[desc.Addr]
@@ -213,6 +221,22 @@ func (d *sender) post(r *ring.Ring, from, to uint32) (accepted uint32, err error
 		d.posted += k - from
 	}
 	return k, err
+}
+
+// frameBytes is how long the frame that slot k belongs to is known to be by now.
+// Of one that begins in k, all slots up to to count, so that it is refused
+// before any part of it is handed over.
+func (d *sender) frameBytes(r *ring.Ring, k, to uint32) uint64 {
+	s := r.Slot(k)
+	total := d.begun + uint64(s.Len)
+	for d.begun == 0 && s.Flags&ring.SlotMoreFrag != 0 {
+		if k++; k == to {
+			break
+		}
+		s = r.Slot(k)
+		total += uint64(s.Len)
+	}
+	return total
 }
 
 // complete takes finished frames back and returns the new tail.
