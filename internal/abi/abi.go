@@ -1,11 +1,11 @@
 // Package abi names the places of fields in the kernel's packet-ring structures
-// (linux/if_packet.h, linux/virtio_net.h), and holds those that
-// golang.org/x/sys/unix lacks. Drivers read and write these structures in mapped
-// memory, as bytes; its tests compare every number with the structures of x/sys
-// or with a Go struct of the same layout.
+// (linux/if_packet.h, linux/virtio_net.h), which drivers read and write in mapped
+// memory, as bytes, and holds the structures of system calls that
+// golang.org/x/sys/unix lacks. Its tests compare every number with the
+// structures of x/sys or with the kernel's headers.
 //
-// All of them have the same layout on every architecture. Numbers are in the
-// machine's byte order.
+// All of them but struct ifreq have the same layout on every architecture.
+// Numbers are in the machine's byte order.
 package abi
 
 // Align is TPACKET_ALIGNMENT: headers and addresses in a ring start at multiples

@@ -56,3 +56,33 @@ func TestLayout(t *testing.T) {
 		}
 	}
 }
+
+// TestEthtoolLayout compares with linux/ethtool.h, of whose structure x/sys has
+// no copy, and with the size of struct ifreq in x/sys.
+func TestEthtoolLayout(t *testing.T) {
+	var (
+		c EthtoolChannels
+		i IfreqData
+	)
+	for _, x := range []struct {
+		name         string
+		got, kernels uintptr
+	}{
+		{"ethtool_channels.cmd", unsafe.Offsetof(c.Cmd), 0},
+		{"ethtool_channels.max_rx", unsafe.Offsetof(c.MaxRx), 4},
+		{"ethtool_channels.max_tx", unsafe.Offsetof(c.MaxTx), 8},
+		{"ethtool_channels.max_other", unsafe.Offsetof(c.MaxOther), 12},
+		{"ethtool_channels.max_combined", unsafe.Offsetof(c.MaxCombined), 16},
+		{"ethtool_channels.rx_count", unsafe.Offsetof(c.Rx), 20},
+		{"ethtool_channels.tx_count", unsafe.Offsetof(c.Tx), 24},
+		{"ethtool_channels.other_count", unsafe.Offsetof(c.Other), 28},
+		{"ethtool_channels.combined_count", unsafe.Offsetof(c.Combined), 32},
+		{"sizeof ethtool_channels", unsafe.Sizeof(c), 36},
+		{"ifreq.ifr_data", unsafe.Offsetof(i.Data), unix.IFNAMSIZ},
+		{"sizeof ifreq", unsafe.Sizeof(i), unsafe.Sizeof(unix.Ifreq{})},
+	} {
+		if x.got != x.kernels {
+			t.Errorf("%s: %d here, %d in the kernel's structure", x.name, x.got, x.kernels)
+		}
+	}
+}

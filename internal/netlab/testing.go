@@ -4,6 +4,7 @@ package netlab
 
 import (
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -78,6 +79,25 @@ func Setup(t TB, names ...string) *Lab {
 		}
 	})
 	return lab
+}
+
+// Open opens a port, or whatever open returns, inside of namespace ns, closes it
+// when the test ends, and ends the test if it cannot be opened.
+func Open[P io.Closer](t TB, ns *NS, open func() (P, error)) P {
+	t.Helper()
+	var p P
+	if err := ns.Do(func() (err error) {
+		p, err = open()
+		return err
+	}); err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return p
 }
 
 // Pair makes a veth pair and ends the test if that fails.

@@ -48,7 +48,6 @@ type Port struct {
 	wakeFD int
 	mtu    int
 	life   *ring.Life
-	region *ring.Region
 	rx, tx *ring.Ring
 }
 
@@ -111,26 +110,30 @@ func open(name string, o Options) (p *Port, err error) {
 	return p, p.rings(o)
 }
 
+// rings makes the two rings. Slot k of each has buffer k, always, of a region of
+// its own: buffers do not change rings, and [ring.Move] copies.
 func (p *Port) rings(o Options) (err error) {
-	if p.region, err = ring.NewRegion(make([]byte, 2*o.Slots*o.BufSize), o.BufSize); err != nil {
-		return err
-	}
-	c := ring.Config{Port: p.name, Slots: o.Slots, Region: p.region, Life: p.life,
-		FD: p.fd(), WakeFD: p.wakeFD, Dir: ring.RX}
-	rx := &receiver{p: p, meta: make([]ring.Meta, o.Slots)}
-	c.Driver = rx
-	if p.rx, err = ring.New(c); err != nil {
+	c := ring.Config{Port: p.name, Slots: o.Slots, Life: p.life, FD: p.fd(), WakeFD: p.wakeFD}
+	c.Dir, c.Driver = ring.RX, &receiver{p: p, meta: make([]ring.Meta, o.Slots)}
+	if p.rx, err = newRing(c, o.BufSize); err != nil {
 		return err
 	}
 	c.Dir, c.Driver, c.MaxFrame = ring.TX, &sender{p: p}, min(p.mtu+14+4, o.BufSize)
-	if p.tx, err = ring.New(c); err != nil {
-		return err
+	p.tx, err = newRing(c, o.BufSize)
+	return err
+}
+
+func newRing(c ring.Config, bufSize int) (r *ring.Ring, err error) {
+	if c.Region, err = ring.NewRegion(make([]byte, c.Slots*bufSize), bufSize); err != nil {
+		return nil, err
 	}
-	for k := range uint32(o.Slots) {
-		p.rx.Slot(k).Buf = k
-		p.tx.Slot(k).Buf = uint32(o.Slots) + k
+	if r, err = ring.New(c); err != nil {
+		return nil, err
 	}
-	return nil
+	for k := range uint32(c.Slots) {
+		r.Slot(k).Buf = k
+	}
+	return r, nil
 }
 
 // fd returns the descriptor of the socket, which gopacket does not export and
@@ -199,7 +202,8 @@ func (p *Port) Close() error {
 	// Waiters are inside; the event makes their poll(2) return.
 	_, err := unix.Write(p.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	p.life.Drain()
-	p.region.Forget()
+	p.rx.Region().Forget()
+	p.tx.Region().Forget()
 	p.release()
 	return err
 }

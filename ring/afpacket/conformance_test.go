@@ -15,20 +15,7 @@ func TestMain(m *testing.M) { netlab.Main(m) }
 
 func open(t testing.TB, ns *netlab.NS, name string, o afpacket.Options) *afpacket.Port {
 	t.Helper()
-	var p *afpacket.Port
-	err := ns.Do(func() (err error) {
-		p, err = afpacket.Open(name, o)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return netlab.Open(t, ns, func() (*afpacket.Port, error) { return afpacket.Open(name, o) })
 }
 
 // TestConformance runs the drivers' suite over a veth pair, one for each link
@@ -44,7 +31,8 @@ func TestConformance(t *testing.T) {
 			l.Pair(t, "a", from, "b", to, netlab.VethOpts{})
 			o := afpacket.Options{Slots: slots}
 			a, b := open(t, l.NS("a"), from, o), open(t, l.NS("b"), to, o)
-			return ringtest.Link{TXPort: a, RXPort: b, TX: a.TxRings()[0], RX: b.RxRings()[0]}
+			// Not more than the queue takes that the kernel receives from.
+			return ringtest.Link{TXPort: a, RXPort: b, TX: a.TxRings()[0], RX: b.RxRings()[0], Window: min(slots, 512)}
 		},
 	})
 }

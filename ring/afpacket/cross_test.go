@@ -5,11 +5,11 @@ package afpacket_test
 import (
 	"bytes"
 	"testing"
-	"time"
 
 	"github.com/netring/netring/internal/netlab"
 	"github.com/netring/netring/ring"
 	"github.com/netring/netring/ring/afpacket"
+	"github.com/netring/netring/ring/ringtest"
 	"github.com/netring/netring/ring/tpacket"
 )
 
@@ -20,14 +20,7 @@ func TestAgainstTPACKET(t *testing.T) {
 	for _, version := range []tpacket.Version{tpacket.V2, tpacket.V3} {
 		l := netlab.Setup(t, "a", "b")
 		l.Pair(t, "a", "a0", "b", "b0", netlab.VethOpts{})
-		var ours *tpacket.Port
-		if err := l.NS("a").Do(func() (err error) {
-			ours, err = tpacket.Open("a0", tpacket.Options{Version: version})
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		defer ours.Close()
+		ours := netlab.Open(t, l.NS("a"), func() (*tpacket.Port, error) { return tpacket.Open("a0", tpacket.Options{Version: version}) })
 		theirs := open(t, l.NS("b"), "b0", afpacket.Options{Promiscuous: true, VLAN: true})
 		for _, way := range []struct {
 			name   string
@@ -62,27 +55,31 @@ func crossFrame(tag string, size int, seq byte) []byte {
 // exchange sends a frame and expects exactly it.
 func exchange(t *testing.T, name string, tx, rx *ring.Ring, want []byte) {
 	t.Helper()
-	s := tx.Slot(tx.Head)
-	s.Len, s.Flags = uint32(copy(tx.Buf(tx.Head), want)), 0
-	tx.Head++
-	tx.Cur = tx.Head
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		if err := tx.Sync(); err != nil {
-			t.Fatal(err)
-		}
-		if err := rx.Sync(); err != nil {
-			t.Fatal(err)
-		}
-		if rx.Space() > 0 && tx.Pending() == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: a frame of %d bytes did not arrive", name, len(want))
-		}
-	}
-	if got := rx.Frame(rx.Head); !bytes.Equal(got, want) {
+	ringtest.Put(t, tx, want)
+	ringtest.Flush(t, tx)
+	if got, _, _ := ringtest.Get(t, rx); !bytes.Equal(got, want) {
 		t.Fatalf("%s: sent %d bytes % x, got %d bytes % x", name, len(want), want[:20], len(got), got[:min(20, len(got))])
 	}
-	rx.Head++
-	rx.Cur = rx.Head
+}
+
+// TestForwardWithin: frames go from a port's receive ring to its transmit ring.
+func TestForwardWithin(t *testing.T) {
+	l := netlab.Setup(t, "a", "b")
+	l.Pair(t, "a", "a0", "b", "b0", netlab.VethOpts{})
+	a := open(t, l.NS("a"), "a0", afpacket.Options{Slots: 8, Promiscuous: true})
+	b := open(t, l.NS("b"), "b0", afpacket.Options{Slots: 8, Promiscuous: true})
+	tx, rx := b.TxRings()[0], b.RxRings()[0]
+	for i := range 20 {
+		want := crossFrame("", 60+i, byte(i))
+		ringtest.Put(t, a.TxRings()[0], want)
+		ringtest.Flush(t, a.TxRings()[0])
+		ringtest.Await(t, rx)
+		if n := ring.Move(tx, rx, 1); n != 1 {
+			t.Fatalf("moved %d frames", n)
+		}
+		ringtest.Flush(t, tx)
+		if got, _, _ := ringtest.Get(t, a.RxRings()[0]); !bytes.Equal(got, want) {
+			t.Fatalf("frame %d came back as % x", i, got)
+		}
+	}
 }

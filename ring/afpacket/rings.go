@@ -34,7 +34,7 @@ func (d *receiver) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, e
 		k := tail & uint32(r.Len()-1)
 		s := r.Slot(k)
 		*s = ring.Slot{Buf: k}
-		n := copy(d.p.region.Buf(k), data)
+		n := copy(r.Region().Buf(k), data)
 		s.Len = uint32(n)
 		if n < ci.Length {
 			s.Flags |= ring.SlotTruncated
@@ -100,8 +100,8 @@ type sender struct{ p *Port }
 func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
 	for k := from; k != to; k++ {
 		s := r.Slot(k)
-		own := uint32(r.Len()) + k&uint32(r.Len()-1)
-		if s.Buf != own || !d.p.region.Holds(s, 0) {
+		own := k & uint32(r.Len()-1)
+		if s.Buf != own || !r.Region().Holds(s, 0) {
 			err = fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d", ring.ErrSlot, k, s.Buf, s.Off, s.Len)
 			s.Buf, to = own, k
 			break
@@ -110,7 +110,7 @@ func (d *sender) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err
 	var packets, bytes, refused, bells uint64
 	next := r.Tail() - uint32(r.Len()) // the first slot that is not sent
 	for again := false; next != to && !again; bells++ {
-		b := d.p.region.Frame(r.Slot(next))
+		b := r.Region().Frame(r.Slot(next))
 		werr := d.p.tp.WritePacketData(b)
 		switch {
 		case werr == nil:
