@@ -28,6 +28,7 @@ type Guard struct {
 	orders chan order // cap 1
 	failed atomic.Bool
 	done   sync.WaitGroup
+	closed bool
 
 	on       atomic.Bool
 	budget   atomic.Int64
@@ -162,8 +163,12 @@ func (g *Guard) Counts() GuardCounts {
 }
 
 // Close takes the gate off and ends the Guard. Not while Sample is in
-// progress, and no Sample after it.
+// progress, and no Sample after it. A second call does nothing.
 func (g *Guard) Close() error {
+	if g.closed {
+		return nil
+	}
+	g.closed = true
 	close(g.orders)
 	g.done.Wait()
 	// The counters are final once the program is off.
