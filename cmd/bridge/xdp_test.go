@@ -35,6 +35,7 @@ func TestXDPDeliveryIdentical(t *testing.T) {
 		{"xdp:p1", "p2", "native, copy", 1500},
 		{"xdp:p1", "netmap:p2@tpacket:version=3", "native, copy", 3000},
 		{"xdp:p1@xdp:multibuf=on", "xdp:p2", "native, copy, multi-buffer", 9000},
+		{"xdp:p1@xdp:multibuf=on", "p2", "native, copy, multi-buffer", 9000},
 	} {
 		t.Run(fmt.Sprintf("%s %s %d", tc.a, tc.b, tc.mtu), func(t *testing.T) {
 			r := newRig(t, 2, plainEnds(tc.mtu))
