@@ -109,6 +109,9 @@ func synAckCases() []classCase {
 		{"ipv6 jumbo", frame(ip6(6, 0, 0), t0), false},
 		{"ipv6 eight extensions", frame(ip6(60, 0, 84), ext(8), t0), true},
 		{"ipv6 nine extensions", frame(ip6(60, 0, 92), ext(9), t0), false},
+		{"authentication", frame(ip4(51, 0, 0, 0, 44), "0604000000000000 0000000000000000 0000000000000000", t0), true},
+		{"ip header length below 20", frame("0800 44000028 00000000 40060000 00000000 00000000", t0), false},
+		{"ipv6 mobility", frame(ip6(135, 0, 28), "0600000000000000", t0), true},
 		{"ipv6 esp", frame(ip6(50, 0, 20), t0), false},
 	}
 }
@@ -182,7 +185,7 @@ func TestClassifyRules(t *testing.T) {
 	}
 	for _, o := range []ClassifierOptions{
 		{DSCP: []uint8{64}}, {EtherTypes: []uint16{0x05ff}}, {EtherTypes: []uint16{0x8100}},
-		{EtherTypes: make([]uint16, 17)}, {TCPPorts: []uint16{0}}, {UDPPorts: []uint16{1, 0}},
+		{EtherTypes: []uint16{0x8809, 0}}, {TCPPorts: []uint16{0}}, {UDPPorts: []uint16{1, 0}},
 	} {
 		if _, err := NewClassifier(o); err == nil {
 			t.Errorf("%+v was accepted", o)
@@ -191,57 +194,68 @@ func TestClassifyRules(t *testing.T) {
 }
 
 // slowClassify is the same decision by way of a list of headers, each a name
-// and its bytes to the end of the frame.
+// and its bytes to the end of the packet. It walks the headers itself.
 func slowClassify(o ClassifierOptions, b []byte) bool {
 	type header struct {
 		name string
 		b    []byte
 		rest int // bytes from here to the end of the packet, as the IP header says
 	}
+	const unknown = -1 << 30
 	at := func(b []byte, i int) int { return int(b[i])<<8 | int(b[i+1]) }
 	if len(b) < 14 {
 		return false
 	}
 	tags, exts := 0, 0
 	link := map[int]string{0x8100: "tag", 0x88a8: "tag", 0x9100: "tag", 0x800: "ip4", 0x86dd: "ip6"}
-	proto := map[int]string{
+	ip4 := map[int]string{51: "auth", 6: "tcp", 17: "udp"}
+	ip6 := map[int]string{
 		0: "ext", 43: "ext", 60: "ext", 135: "ext", 139: "ext", 140: "ext", 44: "frag", 51: "auth", 6: "tcp", 17: "udp",
 	}
+	proto := ip4
 	for h := (header{"tag", b[10:], 0}); ; {
-		ether := -1
 		switch p := h.b; h.name {
 		case "tag":
 			if tags++; tags > 5 || len(p) < 4 {
 				return false
 			}
-			ether = at(p, 2)
+			ether := at(p, 2)
 			h = header{link[ether], p[4:], 0}
 			if h.name != "tag" && slices.Contains(o.EtherTypes, uint16(ether)) {
 				return true
 			}
 		case "ip4":
-			if len(p) < 20 || p[0]/16 != 4 {
+			if len(p) < 20 || p[0]/16 != 4 || p[0]%16 < 5 {
 				return false
 			}
 			if slices.Contains(o.DSCP, p[1]/4) {
 				return true
 			}
-			n := int(p[0]%16) * 4
-			if n < 20 || n > len(p) || at(p, 6)%8192 != 0 {
+			n, total := int(p[0]%16)*4, at(p, 2)
+			if total == 0 {
+				total = unknown
+			} else if total < len(p) {
+				p = p[:total]
+			}
+			if n > len(p) || at(h.b, 6)%8192 != 0 {
 				return false
 			}
-			h = header{proto[int(p[9])], p[n:], at(p, 2) - n}
-			if h.name != "tcp" && h.name != "udp" {
-				return false
-			}
+			h = header{ip4[int(h.b[9])], p[n:], total - n}
 		case "ip6":
+			proto = ip6
 			if len(p) < 40 || p[0]/16 != 6 {
 				return false
 			}
 			if slices.Contains(o.DSCP, uint8(at(p, 0)/16%256/4)) {
 				return true
 			}
-			h = header{proto[int(p[6])], p[40:], at(p, 4)}
+			n := at(p, 4)
+			if n == 0 && p[6] == 0 {
+				n = unknown
+			} else if 40+n < len(p) {
+				p = p[:40+n]
+			}
+			h = header{ip6[int(p[6])], p[40:], n}
 		case "ext", "frag", "auth":
 			if exts++; exts > 8 || len(p) < 8 {
 				return false
@@ -261,9 +275,9 @@ func slowClassify(o ClassifierOptions, b []byte) bool {
 			if !o.SynAck || h.name == "udp" || len(p) < 20 {
 				return false
 			}
+			n := int(p[12]/16) * 4
 			hasSyn, hasAck, hasFin, hasRst := p[13]&2 != 0, p[13]&16 != 0, p[13]&1 != 0, p[13]&4 != 0
-			payload := h.rest - int(p[12]/16)*4
-			return payload == 0 && h.rest >= 20 && (hasSyn || hasAck) && !hasFin && !hasRst
+			return n >= 20 && n <= len(p) && h.rest == n && (hasSyn || hasAck) && !hasFin && !hasRst
 		default:
 			return false
 		}

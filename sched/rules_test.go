@@ -40,15 +40,3 @@ func TestAddRule(t *testing.T) {
 		}
 	}
 }
-
-func TestAddRuleTooMany(t *testing.T) {
-	var o ClassifierOptions
-	for i := range maxEtherTypes {
-		if err := o.AddRule(fmt.Sprintf("ethertype=%#x", 0x9200+i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := o.AddRule("ethertype=0x9300"); err == nil || len(o.EtherTypes) != maxEtherTypes {
-		t.Errorf("%d ethertypes, %v", len(o.EtherTypes), err)
-	}
-}

@@ -1,5 +1,7 @@
 package packet
 
+import "slices"
+
 // A second implementation of Parse, slow and written in another manner: a
 // reader that gives bytes one after the other and panics at the end of them.
 
@@ -172,7 +174,7 @@ func modelIPv6(r *reader, p *Packet) {
 	p.Payload = r.pos
 	for i := 0; ; i++ {
 		p.Proto = uint8(next)
-		if next != 0 && next != 43 && next != 60 && next != 44 && next != 51 {
+		if !slices.Contains([]int{0, 43, 44, 51, 60, 135, 139, 140}, next) {
 			break
 		}
 		at, this, offset, more := r.pos, next, 0, 0

@@ -37,7 +37,10 @@ const (
 	ProtoDest     = 60
 	ProtoDCCP     = 33
 	ProtoSCTP     = 132
+	ProtoMobility = 135
 	ProtoUDPLite  = 136
+	ProtoHIP      = 139
+	ProtoShim6    = 140
 )
 
 // TCP flags.
@@ -118,154 +121,148 @@ func (p *Packet) VLAN(i int) uint16 { return p.TCI[i] & 0xfff }
 // Parse fills p from an Ethernet frame, or from its first part with the
 // headers. It sets all of p.
 func Parse(frame []byte, p *Packet) {
-	*p = Packet{End: len(frame)}
 	if len(frame) < 14 {
-		p.Malformed = true
+		p.cutOff(frame)
 		return
 	}
-	t, l3 := binary.BigEndian.Uint16(frame[12:]), 14
-	for isTag(t) && p.Tags < MaxTags {
-		if len(frame) < l3+4 {
+	p.walk(frame, 14, binary.BigEndian.Uint16(frame[12:]))
+}
+
+// ParseNetwork fills p from what lies at offset l3 of frame, of type
+// etherType: a network header, or what follows the type of a VLAN tag. There
+// need not be an Ethernet header. It sets all of p.
+func ParseNetwork(frame []byte, l3 int, etherType uint16, p *Packet) {
+	if l3 < 0 || l3 > len(frame) {
+		p.cutOff(frame)
+		return
+	}
+	p.walk(frame, l3, etherType)
+}
+
+// cutOff fills p from a frame that has not got what it must have.
+func (p *Packet) cutOff(frame []byte) { *p = Packet{End: len(frame), Malformed: true} }
+
+// IsTag reports whether a VLAN tag follows an EtherType.
+func IsTag(t uint16) bool { return t == TypeVLAN || t == TypeQinQ || t == TypeQinQ91 }
+
+// walk fills p from the headers at offset l3, of type t.
+func (p *Packet) walk(frame []byte, l3 int, t uint16) {
+	*p = Packet{}
+	p.End = len(frame)
+	h := frame[l3:]
+	for i := 0; i < MaxTags && IsTag(t); i++ {
+		if len(h) < 4 {
 			p.Malformed = true
 			break
 		}
-		p.TCI[p.Tags] = binary.BigEndian.Uint16(frame[l3:])
-		p.Tags++
-		t = binary.BigEndian.Uint16(frame[l3+2:])
-		l3 += 4
+		p.TCI[i], p.Tags = binary.BigEndian.Uint16(h), uint8(i)+1
+		t = binary.BigEndian.Uint16(h[2:])
+		h, l3 = h[4:], l3+4
 	}
-	p.network(frame, l3, t)
-}
-
-// ParseNetwork fills p from the network header at offset l3 of frame, of type
-// etherType. There need not be an Ethernet header. It sets all of p.
-func ParseNetwork(frame []byte, l3 int, etherType uint16, p *Packet) {
-	*p = Packet{End: len(frame)}
-	if l3 < 0 || l3 > len(frame) {
-		p.Malformed = true
-		return
-	}
-	p.network(frame, l3, etherType)
-}
-
-func isTag(t uint16) bool { return t == TypeVLAN || t == TypeQinQ || t == TypeQinQ91 }
-
-func (p *Packet) network(frame []byte, l3 int, t uint16) {
 	p.EtherType, p.L3, p.Payload = t, l3, l3
-	h := frame[l3:]
 	switch t {
 	case TypeIPv4:
-		p.ipv4(frame, h)
+		p.ipv4(h, l3)
 	case TypeIPv6:
-		p.ipv6(frame, h)
+		p.ipv6(h, l3)
 	case TypeARP:
-		// Ethernet and IPv4, 6 and 4 bytes of address.
-		if len(h) < 28 || binary.BigEndian.Uint64(h)>>16 != 0x0001_0800_0604 {
-			p.Malformed = len(h) < 28
-			return
-		}
-		p.Kind, p.Payload = ARP, l3+28
-		p.End = p.Payload
+		p.arp(h, l3)
 	}
 }
 
-func (p *Packet) ipv4(frame, h []byte) {
+// arp looks for Ethernet and IPv4, 6 and 4 bytes of address.
+func (p *Packet) arp(h []byte, l3 int) {
+	switch {
+	case len(h) < 28:
+		p.Malformed = true
+	case binary.BigEndian.Uint64(h)>>16 == 0x0001_0800_0604:
+		p.Kind, p.Payload, p.End = ARP, l3+28, l3+28
+	}
+}
+
+func (p *Packet) ipv4(h []byte, l3 int) {
 	if len(h) < 20 || h[0]>>4 != 4 || h[0]&15 < 5 {
 		p.Malformed = true
 		return
 	}
-	n := int(h[0]&15) * 4
-	p.Kind, p.TOS, p.Proto = IPv4, h[1], h[9]
-	p.IPLen = int(binary.BigEndian.Uint16(h[2:]))
-	if !p.setEnd(len(frame), p.IPLen, n) {
+	n, total, proto := int(h[0]&15)*4, int(binary.BigEndian.Uint16(h[2:])), h[9]
+	p.Kind, p.TOS, p.Proto, p.IPLen = IPv4, h[1], proto, total
+	frag := binary.BigEndian.Uint16(h[6:])
+	h = p.cut(h, l3, total)
+	if len(h) < n {
+		p.Malformed = true
 		return
 	}
-	p.Payload = p.L3 + n
-	switch frag := binary.BigEndian.Uint16(h[6:]); {
+	h, l3 = h[n:], l3+n
+	p.Payload = l3
+	switch {
 	case frag&0x1fff != 0:
 		p.Fragment = LaterFragment
 		return
 	case frag&0x2000 != 0:
 		p.Fragment = FirstFragment
 	}
-	if p.Proto == ProtoAH {
-		p.extensions(frame, ProtoAH)
+	if proto == ProtoAH {
+		p.extensions(h, l3, proto)
 		return
 	}
-	p.transport(frame)
+	p.transport(h, l3, proto)
 }
 
-func (p *Packet) ipv6(frame, h []byte) {
+func (p *Packet) ipv6(h []byte, l3 int) {
 	if len(h) < 40 || h[0]>>4 != 6 {
 		p.Malformed = true
 		return
 	}
-	p.Kind, p.TOS = IPv6, h[0]<<4|h[1]>>4
 	next, total := h[6], 0
 	// Length 0 before a hop-by-hop header means that the length is in there,
 	// of a packet that is too long for the field.
 	if n := int(binary.BigEndian.Uint16(h[4:])); n != 0 || next != ProtoHopByHop {
 		total = 40 + n
 	}
-	p.IPLen, p.Proto = total, next
-	if !p.setEnd(len(frame), total, 40) {
-		return
-	}
-	p.Payload = p.L3 + 40
-	p.extensions(frame, next)
+	p.Kind, p.TOS, p.Proto, p.IPLen = IPv6, h[0]<<4|h[1]>>4, next, total
+	h, l3 = p.cut(h, l3, total)[40:], l3+40
+	p.Payload = l3
+	p.extensions(h, l3, next)
 }
 
-// setEnd sets End from the packet's length, 0 meaning that it goes on to the
-// end of the frame; false if the header of n bytes is not all there.
-func (p *Packet) setEnd(frame, total, n int) bool {
-	if total == 0 {
-		total = frame - p.L3
-	}
-	switch end := p.L3 + total; {
-	case end > frame:
+// cut returns the part of h that belongs to the packet, which starts at l3 of
+// the frame, has total bytes (0: up to the end of the frame) and ends at End.
+func (p *Packet) cut(h []byte, l3, total int) []byte {
+	switch {
+	case total > len(h):
 		p.Truncated = true
-	default:
-		p.End = end
+	case total != 0:
+		h = h[:total]
+		p.End = l3 + total
 	}
-	if p.End-p.L3 < n {
-		p.Malformed = true
-		return false
-	}
-	return true
+	return h
 }
 
-// extensions walks the extension headers from Payload on, next being the kind
-// of the first one, and then the transport header.
-func (p *Packet) extensions(frame []byte, next uint8) {
-	b := frame[:p.End]
-	for i := 0; ; i++ {
+// extensions walks the extension headers in h, which lies at the given offset
+// of the frame, next being the kind of the first one, and then the transport
+// header.
+func (p *Packet) extensions(h []byte, at int, next uint8) {
+	for i := 0; isExtension(next, p.Kind); i++ {
 		p.Proto = next
-		var n int
-		if !isExtension(next, p.Kind) {
-			p.transport(frame)
-			return
-		}
-		h := b[p.Payload:]
 		if i == MaxExtensions || len(h) < 8 {
 			p.Malformed = len(h) < 8
 			return
 		}
+		n := (int(h[1]) + 1) * 8
 		switch next {
 		case ProtoFragment:
 			n = 8
 		case ProtoAH:
 			n = (int(h[1]) + 2) * 4
-		default:
-			n = (int(h[1]) + 1) * 8
 		}
 		if n > len(h) {
 			p.Malformed = true
 			return
 		}
-		frag := binary.BigEndian.Uint16(h[2:])
-		last := next
-		next = h[0]
-		p.Payload += n
+		frag, last := binary.BigEndian.Uint16(h[2:]), next
+		next, h, at = h[0], h[n:], at+n
+		p.Payload = at
 		if last != ProtoFragment {
 			continue
 		}
@@ -277,42 +274,37 @@ func (p *Packet) extensions(frame []byte, next uint8) {
 			p.Fragment = FirstFragment
 		}
 	}
+	p.Proto = next
+	p.transport(h, at, next)
 }
 
 func isExtension(proto uint8, k Kind) bool {
 	switch proto {
 	case ProtoAH:
 		return true
-	case ProtoHopByHop, ProtoRouting, ProtoDest, ProtoFragment:
+	case ProtoHopByHop, ProtoRouting, ProtoDest, ProtoFragment, ProtoMobility, ProtoHIP, ProtoShim6:
 		return k == IPv6
 	}
 	return false
 }
 
-// transport reads the header of protocol Proto at Payload.
-func (p *Packet) transport(frame []byte) {
-	p.L4 = p.Payload
-	h := frame[p.L4:p.End]
-	n := 0 // bytes of the header
-	switch p.Proto {
+// transport reads the header of protocol proto at the start of h, which is the
+// rest of the packet and lies at offset l4 of the frame.
+func (p *Packet) transport(h []byte, l4 int, proto uint8) {
+	p.L4 = l4
+	n, least := 0, 0 // bytes of the header
+	switch proto {
 	case ProtoTCP:
-		if len(h) >= 20 {
-			n = int(h[12]>>4) * 4
-			p.Flags = h[13]
-		}
-		if n < 20 || n > len(h) {
-			n, p.Malformed = 0, true
+		if least = 20; len(h) >= least {
+			n, p.Flags = int(h[12]>>4)*4, h[13]
 		}
 	case ProtoUDP, ProtoUDPLite:
 		n = 8
 	case ProtoSCTP:
 		n = 12
 	case ProtoDCCP:
-		if len(h) >= 5 {
+		if least = 12; len(h) >= 5 {
 			n = int(h[4]) * 4
-		}
-		if n < 12 || n > len(h) {
-			n, p.Malformed = 0, true
 		}
 	default:
 		return
@@ -321,8 +313,8 @@ func (p *Packet) transport(frame []byte) {
 		p.HasPorts = true
 		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(h), binary.BigEndian.Uint16(h[2:])
 	}
-	if n > len(h) {
+	if n < least || n > len(h) {
 		n, p.Malformed = 0, true
 	}
-	p.Payload += n
+	p.Payload = l4 + n
 }
