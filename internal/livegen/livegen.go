@@ -179,14 +179,26 @@ func (s *Spec) program(state int) (asm.Instructions, error) {
 		ins = append(ins, asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, timeSlot, asm.R0, asm.DWord))
 	}
 	// Internet checksums do not depend on byte order, as long as all words are
-	// taken the same way: here, as they lie in memory.
-	ins = append(ins,
-		asm.LoadImm(ipSum, int64(base.ip), asm.DWord),
-		asm.LoadImm(l4Sum, int64(base.l4), asm.DWord),
-		asm.Mov.Reg(asm.R2, seq))
-	ins = append(ins, s.headers()...)
+	// taken the same way: here, as they lie in memory. What no field changes is
+	// finished here and written with the headers.
+	ip, l4 := s.sumsVary()
+	frame := append([]byte(nil), s.Frame...)
+	if ip {
+		ins = append(ins, asm.LoadImm(ipSum, int64(base.ip), asm.DWord))
+	} else if s.IPSum != 0 {
+		base.ip.put(frame[s.IPSum:], 0)
+	}
+	if l4 {
+		ins = append(ins, asm.LoadImm(l4Sum, int64(base.l4), asm.DWord))
+	} else if s.L4Sum != 0 {
+		base.l4.put(frame[s.L4Sum:], 0xffff)
+	}
+	ins = append(ins, s.headers(frame)...)
+	ins = append(ins, asm.Mov.Reg(asm.R2, seq))
 	for _, f := range s.Fields {
-		ins = append(ins, f.write()...)
+		if f.Count > 1 {
+			ins = append(ins, f.write()...)
+		}
 	}
 	if s.Seq != 0 {
 		ins = append(ins, asm.Mov.Reg(asm.R1, seq))
@@ -196,11 +208,14 @@ func (s *Spec) program(state int) (asm.Instructions, error) {
 		ins = append(ins, asm.LoadMem(asm.R1, asm.RFP, timeSlot, asm.DWord))
 		ins = append(ins, write64(s.Time)...)
 	}
-	if s.IPSum != 0 {
-		ins = append(ins, fold(ipSum, s.IPSum)...)
+	if ip && s.IPSum != 0 {
+		ins = append(ins, fold(ipSum)...)
+		ins = append(ins, asm.StoreMem(data, int16(s.IPSum), ipSum, asm.Half))
 	}
-	if s.L4Sum != 0 {
-		ins = append(ins, fold(l4Sum, s.L4Sum)...)
+	if l4 && s.L4Sum != 0 {
+		ins = append(ins, fold(l4Sum)...)
+		ins = append(ins, asm.JNE.Imm(l4Sum, 0, "summed"), asm.Mov.Imm(l4Sum, 0xffff),
+			asm.StoreMem(data, int16(s.L4Sum), l4Sum, asm.Half).WithSymbol("summed"))
 	}
 	return append(ins,
 		asm.Mov.Imm(asm.R1, int32(s.Ifindex)),
@@ -213,10 +228,10 @@ func (s *Spec) program(state int) (asm.Instructions, error) {
 
 // headers writes all headers anew: the kernel reuses pages, and whoever received
 // the frame may have changed them (taken out a VLAN tag, lowered the TTL).
-func (s *Spec) headers() (ins asm.Instructions) {
-	end := min(s.l3()+40+20, len(s.Frame))
+func (s *Spec) headers(frame []byte) (ins asm.Instructions) {
+	end := min(s.l3()+40+20, len(frame))
 	for off := 0; off < end; {
-		b, size, n := s.Frame[off:], asm.Byte, 1
+		b, size, n := frame[off:], asm.Byte, 1
 		var v uint64
 		switch {
 		case end-off >= 8:
@@ -234,19 +249,24 @@ func (s *Spec) headers() (ins asm.Instructions) {
 	return ins
 }
 
-// write varies one field: R2 has what is left of the frame's number.
-func (f *Field) write() (ins asm.Instructions) {
-	if f.Count > 1 {
-		if f.Count < 1<<31 {
-			ins = append(ins, asm.Mov.Reg(asm.R1, asm.R2), asm.Mod.Imm(asm.R1, int32(f.Count)), asm.Div.Imm(asm.R2, int32(f.Count)))
-		} else {
-			ins = append(ins, asm.LoadImm(asm.R3, int64(f.Count), asm.DWord),
-				asm.Mov.Reg(asm.R1, asm.R2), asm.Mod.Reg(asm.R1, asm.R3), asm.Div.Reg(asm.R2, asm.R3))
-		}
-		ins = append(ins, asm.LoadImm(asm.R3, int64(f.First), asm.DWord), asm.Add.Reg(asm.R1, asm.R3))
-	} else {
-		ins = append(ins, asm.LoadImm(asm.R1, int64(f.First), asm.DWord))
+// sumsVary says which of the checksums change from frame to frame.
+func (s *Spec) sumsVary() (ip, l4 bool) {
+	for _, f := range s.Fields {
+		ip, l4 = ip || f.IP && f.Count > 1, l4 || f.L4 && f.Count > 1
 	}
+	return ip, l4 || s.Seq != 0 || s.Time != 0
+}
+
+// write varies one field of more than one value: R2 has what is left of the
+// frame's number.
+func (f *Field) write() (ins asm.Instructions) {
+	if f.Count < 1<<31 {
+		ins = append(ins, asm.Mov.Reg(asm.R1, asm.R2), asm.Mod.Imm(asm.R1, int32(f.Count)), asm.Div.Imm(asm.R2, int32(f.Count)))
+	} else {
+		ins = append(ins, asm.LoadImm(asm.R3, int64(f.Count), asm.DWord),
+			asm.Mov.Reg(asm.R1, asm.R2), asm.Mod.Reg(asm.R1, asm.R3), asm.Div.Reg(asm.R2, asm.R3))
+	}
+	ins = append(ins, asm.LoadImm(asm.R3, int64(f.First), asm.DWord), asm.Add.Reg(asm.R1, asm.R3))
 	size := asm.Half
 	if f.Size == 4 {
 		size = asm.Word
@@ -277,24 +297,33 @@ func write64(off int) asm.Instructions {
 	}
 }
 
-// fold folds a sum to 16 bits and stores its complement at off. A UDP checksum
-// that comes out as 0 means "none", which is as valid.
-func fold(sum asm.Register, off int) (ins asm.Instructions) {
-	for _, bits := range []int32{32, 16, 16, 16} {
-		mask := int32(0xffff)
-		ins = append(ins, asm.Mov.Reg(asm.R1, sum), asm.RSh.Imm(asm.R1, bits))
-		if bits == 32 {
-			ins = append(ins, asm.LSh.Imm(sum, 32), asm.RSh.Imm(sum, 32))
-		} else {
-			ins = append(ins, asm.And.Imm(sum, mask))
-		}
-		ins = append(ins, asm.Add.Reg(sum, asm.R1))
+// fold folds a sum to 16 bits and takes its complement.
+func fold(sum asm.Register) (ins asm.Instructions) {
+	ins = append(ins, asm.Mov.Reg(asm.R1, sum), asm.RSh.Imm(asm.R1, 32), asm.LSh.Imm(sum, 32), asm.RSh.Imm(sum, 32), asm.Add.Reg(sum, asm.R1))
+	for range 3 {
+		ins = append(ins, asm.Mov.Reg(asm.R1, sum), asm.RSh.Imm(asm.R1, 16), asm.And.Imm(sum, 0xffff), asm.Add.Reg(sum, asm.R1))
 	}
-	return append(ins, asm.Xor.Imm(sum, 0xffff), asm.StoreMem(data, int16(off), sum, asm.Half))
+	return append(ins, asm.Xor.Imm(sum, 0xffff))
 }
 
 // sums of all that does not vary.
-type sums struct{ ip, l4 uint64 }
+type sums struct{ ip, l4 sum }
+
+// sum is one of 16-bit words, as they lie in memory, not folded.
+type sum uint64
+
+// put writes the checksum, with zero in place of 0, which in UDP means that there
+// is none.
+func (n sum) put(b []byte, zero uint16) {
+	for n>>16 != 0 {
+		n = n&0xffff + n>>16
+	}
+	c := ^uint16(n)
+	if c == 0 {
+		c = zero
+	}
+	binary.NativeEndian.PutUint16(b, c)
+}
 
 // template checks the spec and adds up what does not vary, in memory order.
 func (s *Spec) template() (b sums, err error) {
@@ -304,7 +333,9 @@ func (s *Spec) template() (b sums, err error) {
 		if !inside(v.Off, v.Size) || v.Size != 2 && v.Size != 4 || v.Count == 0 || v.Count > 1<<32 {
 			return b, fmt.Errorf("field of %d bytes at %d, %d values: out of range", v.Size, v.Off, v.Count)
 		}
-		clear(f[v.Off : v.Off+v.Size])
+		if v.Count > 1 {
+			clear(f[v.Off : v.Off+v.Size])
+		}
 	}
 	for _, at := range []struct{ off, n int }{{s.Seq, 8}, {s.Time, 8}, {s.IPSum, 2}, {s.L4Sum, 2}} {
 		if at.off != 0 {
@@ -315,13 +346,13 @@ func (s *Spec) template() (b sums, err error) {
 		}
 	}
 	l3 := s.l3()
-	add := func(p []byte) (n uint64) {
+	add := func(p []byte) (n sum) {
 		for len(p) >= 2 {
-			n += uint64(binary.NativeEndian.Uint16(p))
+			n += sum(binary.NativeEndian.Uint16(p))
 			p = p[2:]
 		}
 		if len(p) == 1 {
-			n += uint64(binary.NativeEndian.Uint16([]byte{p[0], 0}))
+			n += sum(binary.NativeEndian.Uint16([]byte{p[0], 0}))
 		}
 		return n
 	}
