@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
+	"github.com/netring/netring/bench/internal/procfs"
 	"github.com/netring/netring/internal/netlab"
 )
 
@@ -66,6 +69,33 @@ func attach(ns *netlab.NS, name string, kind ebpf.ProgramType, verdict int32, to
 		return nil, errors.Join(fmt.Errorf("attach the %v sink to %s: %w", kind, name, err), prog.Close())
 	}
 	return d, nil
+}
+
+// ThreadSink has a sink that drops by XDP receive in a kernel thread, on a core
+// of its own, as the far end of a wire does: not in the sender's time.
+func (b *Bed) ThreadSink(name string, cpu int) error {
+	if _, err := b.Sink.Exec("unshare", "--mount", "sh", "-c", "mount -t sysfs sysfs /sys && echo 1 > /sys/class/net/"+name+"/threaded"); err != nil {
+		return fmt.Errorf("threaded NAPI: %w", err)
+	}
+	all, err := procfs.Tasks()
+	if err != nil {
+		return err
+	}
+	var set unix.CPUSet
+	set.Set(cpu)
+	found := false
+	for pid, t := range all {
+		if t.Kernel() && strings.HasPrefix(t.Name, "napi/"+name+"-") {
+			if err := unix.SchedSetaffinity(pid, &set); err != nil {
+				return fmt.Errorf("pin %s: %w", t.Name, err)
+			}
+			found = true
+		}
+	}
+	if !found {
+		return fmt.Errorf("threaded NAPI: no thread for %s", name)
+	}
+	return nil
 }
 
 func (d *drop) Close() error { return errors.Join(d.link.Close(), d.prog.Close()) }

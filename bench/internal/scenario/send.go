@@ -26,41 +26,46 @@ func sendCase(d peer.DUT, o bed.Options) Case {
 			return nil, err
 		}
 		defer b.Close()
-		p, err := d.Start(ctx, b, e.DUT)
-		if err != nil {
-			return nil, err
-		}
-		if err := errors.Join(p.Sends(ctx, b), bed.Sleep(ctx, e.Warm)); err != nil {
-			return nil, err
-		}
-		s := &result.Sample{Metrics: map[string]float64{}}
-		if s.Offloads, err = b.Offloads(); err != nil {
-			return nil, err
-		}
-		if s.Window, err = b.Measure(ctx, e.Seconds, p.PID()); err != nil {
-			return nil, err
-		}
-		if err := p.Stop(); err != nil {
-			return nil, err
-		}
-		total, err := e.settle(ctx, b)
-		if err != nil {
-			return nil, err
-		}
-		m := s.Metrics
-		m[mPPS] = s.Window.Links["s0"].RX
-		m[mCPU] = s.Window.App.Total
-		m[mNanos] = m[mCPU] / 100 * 1e9 / m[mPPS]
-		m[mLost] = float64(total["d1"].TxPackets) - float64(total["s0"].RxPackets)
-		if d.Count != nil {
-			n, err := d.Count(p.Stdout())
-			if err != nil {
-				return nil, err
-			}
-			m[mMiscount] = math.Abs(n - float64(total["d1"].TxPackets))
-		}
-		return s, nil
+		return e.send(ctx, b, &d)
 	}}
+}
+
+// send measures a sender on a bed.
+func (e *Env) send(ctx context.Context, b *bed.Bed, d *peer.DUT) (*result.Sample, error) {
+	p, err := d.Start(ctx, b, e.DUT)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.Sends(ctx, b), bed.Sleep(ctx, e.Warm)); err != nil {
+		return nil, err
+	}
+	s := &result.Sample{Metrics: map[string]float64{}}
+	if s.Offloads, err = b.Offloads(); err != nil {
+		return nil, err
+	}
+	if s.Window, err = b.Measure(ctx, e.Seconds, p.PID()); err != nil {
+		return nil, err
+	}
+	if err := p.Stop(); err != nil {
+		return nil, err
+	}
+	total, err := e.settle(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	m := s.Metrics
+	m[mPPS] = s.Window.Links["s0"].RX
+	m[mCPU] = s.Window.App.Total
+	m[mNanos] = m[mCPU] / 100 * 1e9 / m[mPPS]
+	m[mLost] = float64(total["d1"].TxPackets) - float64(total["s0"].RxPackets)
+	if d.Count != nil {
+		n, err := d.Count(p.Stdout())
+		if err != nil {
+			return nil, err
+		}
+		m[mMiscount] = math.Abs(n - float64(total["d1"].TxPackets))
+	}
+	return s, nil
 }
 
 var sendColumns = []Column{
