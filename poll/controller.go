@@ -89,6 +89,7 @@ type Controller struct {
 	regCount int
 	pending  uint64 // ticks not worked off
 	begun    bool   // the pass of the oldest pending tick has begun
+	excused  bool   // the ticks that are pending at the end of this pass cost nothing
 	prev     time.Duration
 	start    time.Duration // of this pass
 	load     int64         // percent of a tick that the last pass took
@@ -216,14 +217,24 @@ func (c *Controller) End(now time.Duration) (last bool) {
 	if c.pending > 0 { // a stall meanwhile may have taken our tick away
 		c.pending--
 	}
-	if c.pending > 0 {
+	if c.pending == 0 {
+		c.begun = false
+	} else if !c.excused {
 		c.burst -= c.burst / 8
 		c.clamp()
-	} else {
-		c.begun = false
 	}
+	c.excused = false
 	return true
 }
+
+// Excuse says that the handlers are not to blame for the ticks that were
+// missed during this pass: it would have been in time, had the worker had its
+// core. They are worked off like others and do not lower the burst. This is
+// ours: in the kernel, where the rule is from, nobody takes the core from a
+// pass. A cut of an eighth for each time that somebody does and a step of one
+// up for each tick leave a burst of 8*HZ/(times a second), whatever the
+// handlers could do.
+func (c *Controller) Excuse() { c.excused = true }
 
 // Skip gives up the rest of the burst of the pass that is being done, for when
 // no handler has anything left to do; the End of the current chunk is the last.

@@ -21,12 +21,15 @@ const (
 	contendWindow  = 15 * time.Millisecond
 	contendTime    = 100 * time.Microsecond
 	strikeHold     = 200 * time.Millisecond
-	// And each censusWindow it counts who had the core. Others that had more
-	// than censusPercent, while it was over its share or held, want more:
-	// it is held for censusHold, until the next count and beyond.
-	censusWindow  = time.Second
-	censusPercent = 15
-	censusHold    = 1500 * time.Millisecond
+	// And each censusWindow it counts who had the core. If others want more
+	// of it, it is held for censusHold, until the next count and beyond.
+	censusWindow = time.Second
+	censusHold   = 1500 * time.Millisecond
+	// Others that had less than rivalsFew percent of the core, which is what
+	// the kernel's clock can tell, want nothing; if more than rivalsMany, they
+	// may want more still.
+	rivalsFew  = 4
+	rivalsMany = 15
 	// lingerTurn is how often a worker that is awake for nothing lets others
 	// have the core.
 	lingerTurn = time.Millisecond
@@ -58,6 +61,8 @@ type worker struct {
 	nextCheck time.Duration // while the controller is not used
 	wokeAt    time.Duration // from the last sleep in poll(2)
 	polling   bool          // the controller is used
+	passCPU   time.Duration // our CPU time when this pass began or, between passes, when the last one ended
+	charged   bool          // the next pass is charged with all CPU time since the last one
 	turnAt    time.Duration // while awake for nothing: when others have their turn next
 
 	// who else wants the core
@@ -72,11 +77,12 @@ type worker struct {
 	censusCPU  time.Duration
 	censusIdle time.Duration
 	censusKern time.Duration
+	rivals     rivals
 }
 
 func newWorker(o Options, ctl *Controller) *worker {
 	return &worker{wakeFD: -1, mode: o.Mode, ctl: ctl, share: 100 - ctl.cfg.UserFrac,
-		pacer: newPacer(ctl.cfg.EachBurst, o.Delay), linger: linger{max: o.Linger}}
+		pacer: newPacer(ctl.cfg.EachBurst, o.Delay), linger: linger{max: o.Linger}, rivals: rivals{share: 100 - ctl.cfg.UserFrac}}
 }
 
 // run is the loop. It returns the first handler's error, nil once stopping is
@@ -123,7 +129,7 @@ func (w *worker) isPolling() bool {
 	} else {
 		w.nextCheck = now + w.checkPeriod()
 	}
-	w.polling = on
+	w.polling, w.charged = on, false
 	return on
 }
 
@@ -143,6 +149,7 @@ func (w *worker) poll(now time.Duration) error {
 		w.nap(w.nextTick)
 		return nil
 	}
+	w.charged = false
 	done, full, err := w.round(now, w.ctl.cfg.EachBurst, false)
 	if err != nil || w.mode == Busy {
 		return err
@@ -154,11 +161,10 @@ func (w *worker) poll(now time.Duration) error {
 
 // chunk does the next chunk of the controller's pass.
 func (w *worker) chunk(now time.Duration) error {
-	var cpu time.Duration
-	if w.ctl.fresh() {
-		cpu = w.sys.cpu()
+	if w.ctl.fresh() && !w.charged {
+		w.passCPU = w.sys.cpu()
 	}
-	budget, check := w.ctl.Begin(cpu)
+	budget, check := w.ctl.Begin(w.passCPU)
 	done, full, err := w.round(now, budget, check)
 	if err != nil {
 		return err
@@ -167,10 +173,17 @@ func (w *worker) chunk(now time.Duration) error {
 		w.ctl.Skip()
 	}
 	if w.ctl.last() {
-		cpu = w.sys.cpu()
+		start := w.passCPU
+		w.passCPU = w.sys.cpu()
 		w.ticks(w.sys.now())
+		if (w.passCPU-start)*100 <= w.ctl.period*time.Duration(w.share) {
+			w.ctl.Excuse()
+		}
+		// What we do besides the passes counts too, where we do nothing
+		// besides them of our own will.
+		w.charged = w.mode == Tick || w.mode == Adaptive && w.clock.Now() < w.held
 	}
-	last := w.ctl.End(cpu)
+	last := w.ctl.End(w.passCPU)
 	w.stats.controller(w.ctl)
 	if w.mode == Adaptive {
 		w.observe(now, done, full)

@@ -22,6 +22,11 @@ type simulation struct {
 	// polite: the other program gets the core only while the worker sleeps
 	polite bool
 	slice  time.Duration
+	// shy: a yield gives the other program the core only one time in that many,
+	// for 3 ms, and nothing else does but sleeping: we go far before it
+	shy, yields int
+	// the machine takes the core away for a time, each so often
+	stealEvery, stealFor, stolen time.Duration
 
 	wakeCost, roundCost, packetCost time.Duration
 
@@ -94,6 +99,10 @@ func (s *source) Arm(w *WaitSet) bool {
 func (m *simulation) work(d time.Duration) {
 	m.t += d
 	m.used += d
+	if m.stealEvery > 0 && m.t-m.stolen >= m.stealEvery {
+		m.lose(m.stealFor)
+		m.stolen = m.t
+	}
 	if m.greed && !m.polite {
 		m.slice += d
 		if m.slice > 3*time.Millisecond {
@@ -130,6 +139,12 @@ func (m *simulation) sleep(until time.Duration) {
 }
 
 func (m *simulation) yield() {
+	if m.yields++; m.shy > 0 {
+		if m.yields%m.shy == 0 {
+			m.lose(3 * time.Millisecond)
+		}
+		return
+	}
 	if m.greed && !m.polite {
 		m.lose(time.Millisecond)
 	}
