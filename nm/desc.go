@@ -35,6 +35,7 @@ type Desc struct {
 
 	polling sync.Mutex // held while waiter is in use
 	waiter  *poll.Waiter
+	closed  bool // there will be no waiter any more
 
 	once     sync.Once
 	closeErr error
@@ -275,6 +276,9 @@ const (
 func (d *Desc) Poll(ctx context.Context, timeout time.Duration, want Events) (Events, error) {
 	d.polling.Lock()
 	defer d.polling.Unlock()
+	if d.closed {
+		return 0, fmt.Errorf("poll %s: %w", d.spec.Name, ring.ErrClosed)
+	}
 	d.pass()
 	if d.waiter == nil {
 		w, err := poll.NewWaiter()
@@ -357,6 +361,7 @@ func (d *Desc) Close() error {
 		// The port is closed: a Poll that was waiting is on its way out.
 		d.polling.Lock()
 		defer d.polling.Unlock()
+		d.closed = true
 		if d.waiter != nil {
 			errs = append(errs, d.waiter.Close())
 		}

@@ -2,14 +2,19 @@ package nm_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/netring/netring/internal/netlab"
 	"github.com/netring/netring/nm"
+	"github.com/netring/netring/nm/vale"
+	"github.com/netring/netring/ring"
 	"github.com/netring/netring/ring/mem"
 )
 
@@ -103,4 +108,99 @@ func TestSwitchLeaks(t *testing.T) {
 	if n := len(s.Switches()); n != 1 {
 		t.Errorf("%d switches are left, want 1", n)
 	}
+}
+
+// TestSwitchChurn: ports and monitors come and go while others send, and some
+// close while another goroutine polls them. Who stays gets every frame that was
+// sent to it alone.
+func TestSwitchChurn(t *testing.T) {
+	s := &nm.Space{}
+	ctx := limit(t)
+	a, b := open(t, s, "vale0:a"), open(t, s, "vale0:b@vale:full=backpressure")
+	open(t, s, "vale0:c") // so that there are never two alone
+	send(t, b, etherFrame(bcast, macB, 0, 60))
+	want(t, "a", a, etherFrame(bcast, macB, 0, 60))
+	before := resources(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := visit(ctx, s, g, i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	const n = 3000
+	wg.Go(func() {
+		for i := 0; i < n; {
+			if a.Inject(etherFrame(macB, macA, i, 60)) == nil {
+				i++
+			} else if _, err := a.Poll(ctx, -1, nm.Out); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		if err := a.Flush(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	next := 0
+	for next < n {
+		if _, err := b.Poll(ctx, -1, nm.In); err != nil {
+			t.Fatalf("after %d frames: %v", next, err)
+		}
+		for p := range b.Packets() {
+			if bytes.Equal(p.Frame, etherFrame(macB, macA, next, 60)) {
+				next++
+			} else if p.Frame[0]&1 == 0 {
+				t.Fatalf("frame %d: % x", next, p.Frame)
+			}
+		}
+	}
+	must(t, b.SyncRx())
+	close(stop)
+	wg.Wait()
+	before.compare(t)
+}
+
+// visit is one short stay of a port or a monitor on the switch.
+func visit(ctx context.Context, s *nm.Space, g, i int) error {
+	name := fmt.Sprintf("vale0:v%d@conf:slots=16", g)
+	if i%3 == 2 {
+		name = "vale0:b/rt@conf:slots=16"
+	}
+	d, err := nm.Open(name, nm.Options{Space: s, ExtraBufs: i % 4})
+	if err != nil {
+		return err
+	}
+	polled := make(chan error, 1)
+	if i%2 == 0 {
+		go func() {
+			_, err := d.Poll(ctx, -1, nm.In)
+			polled <- err
+		}()
+	} else {
+		polled <- nil
+		if len(d.TxRings()) != 0 {
+			if err := d.Inject(etherFrame(bcast, macC+1+vale.MAC(g), i, 60)); err != nil {
+				return err
+			}
+			if err := d.SyncTx(); err != nil {
+				return err
+			}
+		}
+	}
+	err = d.Close()
+	if perr := <-polled; !errors.Is(perr, ring.ErrClosed) && perr != nil {
+		err = errors.Join(err, perr)
+	}
+	return err
 }

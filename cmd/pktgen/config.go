@@ -120,6 +120,9 @@ func (c *config) plan() (*plan, error) {
 	if p.spec, err = nm.ParsePort(c.port); err != nil {
 		return nil, err
 	}
+	if err = c.reachable(&p.spec); err != nil {
+		return nil, err
+	}
 	switch {
 	case !slices.Contains(functions, c.function):
 		return nil, fmt.Errorf("function %q: must be one of %s", c.function, strings.Join(functions, ", "))

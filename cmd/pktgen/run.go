@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"sync"
 	"time"
@@ -56,12 +55,10 @@ func (p *plan) run(ctx context.Context) (err error) {
 	if j.clock, err = newClock(); err != nil {
 		return err
 	}
-	if p.frames.SrcMAC == [6]byte{} && p.spec.Pipe == "" {
-		ifi, err := net.InterfaceByName(p.spec.Name)
-		if err != nil {
-			return &ring.OpError{Op: "open", Port: p.spec.Name, Ring: -1, Err: fmt.Errorf("%w (ip link shows those there are)", ring.ErrNoInterface)}
+	if p.frames.SrcMAC == [6]byte{} {
+		if p.frames.SrcMAC, err = sourceMAC(&p.spec); err != nil {
+			return err
 		}
-		copy(p.frames.SrcMAC[:], ifi.HardwareAddr)
 	}
 	if p.engine == "gso" {
 		if err := p.segmentation(); err != nil {

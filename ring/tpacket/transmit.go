@@ -183,11 +183,10 @@ func (d *tx) past(r *ring.Ring, k uint32, frame []byte) bool {
 
 // plainHeader writes the virtio-net header of a frame that needs nothing done.
 func plainHeader(h []byte, n uint32) {
-	var v ring.Vnet
+	clear(h)
 	if n <= linear {
-		v.HdrLen = uint16(n)
+		binary.NativeEndian.PutUint16(h[2:], uint16(n)) // HdrLen
 	}
-	v.Encode(h)
 }
 
 // kick rings the doorbell for the slots [unsent, accepted). Those that the
