@@ -10,6 +10,7 @@ import (
 
 	"github.com/netring/netring/internal/netlab"
 	"github.com/netring/netring/ring"
+	"github.com/netring/netring/ring/ringtest"
 	"github.com/netring/netring/ring/tpacket"
 )
 
@@ -79,7 +80,7 @@ func TestDownUpAndDeleteUnderLoad(t *testing.T) {
 		flows := func(when string) {
 			t.Helper()
 			want := rx.Stats.Packets.Load() + 500
-			for deadline := time.Now().Add(10 * time.Second); rx.Stats.Packets.Load() < want; runtime.Gosched() {
+			for deadline := time.Now().Add(patience); rx.Stats.Packets.Load() < want; runtime.Gosched() {
 				if time.Now().After(deadline) {
 					t.Fatalf("no traffic %s", when)
 				}
@@ -101,7 +102,7 @@ func TestDownUpAndDeleteUnderLoad(t *testing.T) {
 			if !errors.Is(e.tx, ring.ErrGone) || !errors.Is(e.rx, ring.ErrGone) {
 				t.Errorf("after the interface was deleted: transmit %v, receive %v", e.tx, e.rx)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the rings do not notice that the interface is gone")
 		}
 		if err := errors.Join(a.Close(), b.Close()); err != nil {
@@ -128,8 +129,8 @@ func TestResetStuckRing(t *testing.T) {
 			tx := open(t, l.NS("a"), "a0", o).TxRings()[0]
 			rx := open(t, l.NS("b"), "b0", tpacket.Options{TxQueues: -1}).RxRings()[0]
 			n := 0
-			for deadline := time.Now().Add(time.Second); tx.Pending() < 16 && time.Now().Before(deadline); n++ {
-				put(t, tx, frame(unicast, nil, 90, n))
+			for ; tx.Space() > 0 && n < 100; n++ { // the queue lets one out, or two
+				ringtest.Put(t, tx, frame(unicast, nil, 90, n))
 				if n%3 == 0 {
 					if err := tx.Sync(); err != nil {
 						t.Fatal(err)
@@ -155,15 +156,15 @@ func TestResetStuckRing(t *testing.T) {
 			}
 			for i := range 100 {
 				want := frame(unicast, nil, 60+i, 1000+i)
-				put(t, tx, want)
+				ringtest.Put(t, tx, want)
 				if err := tx.Sync(); err != nil {
 					t.Fatal(err)
 				}
-				if got, _, _ := get(t, rx); !bytes.Equal(got, want) {
+				if got, _, _ := ringtest.Get(t, rx); !bytes.Equal(got, want) {
 					t.Fatalf("frame %d after Reset: got % x", i, got[:20])
 				}
 			}
-			flush(t, tx)
+			ringtest.Flush(t, tx)
 			if got := tx.Stats.Packets.Load() + tx.Stats.Dropped(); got != uint64(n+100) {
 				t.Errorf("%d sent or dropped, %d filled", got, n+100)
 			}
@@ -175,7 +176,7 @@ func TestResetStuckRing(t *testing.T) {
 func TestGranted(t *testing.T) {
 	netlab.NeedNet(t)
 	l := netlab.Setup(t, "a", "b")
-	for i, mtu := range []int{68, 1280, 1500, 9000, 65535} {
+	for i, mtu := range []int{68, 1500, 65535} {
 		name := fmt.Sprint("a", i)
 		l.Pair(t, "a", name, "b", fmt.Sprint("b", i), netlab.VethOpts{MTU: mtu})
 		for _, p := range []tpacket.Profile{tpacket.Throughput, tpacket.Latency, tpacket.LowMemory} {
@@ -208,12 +209,12 @@ func TestImpossibleOffload(t *testing.T) {
 	tx := open(t, l.NS("a"), "a0", tpacket.Options{RxQueues: -1, TxSlots: 16}).TxRings()[0]
 	rx := open(t, l.NS("b"), "b0", tpacket.Options{TxQueues: -1}).RxRings()[0]
 	for i := range 20 {
-		put(t, tx, frame(unicast, nil, 3000+i, i)) // no IP packet
+		ringtest.Put(t, tx, frame(unicast, nil, 3000+i, i)) // no IP packet
 		tx.SetVnet(tx.Head-1, &ring.Vnet{Flags: ring.VnetNeedCsum, GSOType: ring.VnetGSOTCPv4, HdrLen: 54, GSOSize: 1448, CsumStart: 34, CsumOffset: 16})
 		good := frame(unicast, nil, 100, i)
-		put(t, tx, good)
-		flush(t, tx)
-		if got, _, _ := get(t, rx); !bytes.Equal(got, good) {
+		ringtest.Put(t, tx, good)
+		ringtest.Flush(t, tx)
+		if got, _, _ := ringtest.Get(t, rx); !bytes.Equal(got, good) {
 			t.Fatalf("behind impossible frame %d: got % x", i, got[:20])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -402,14 +403,24 @@ func (p *Port) cleanup() error {
 	for _, g := range p.regs {
 		g.Forget()
 	}
-	for _, s := range append(p.socks, p.extra...) {
-		errs = append(errs, s.close())
-	}
+	errs = append(errs, closeAll(append(p.socks, p.extra...)))
 	if p.wakeFD >= 0 {
 		errs = append(errs, unix.Close(p.wakeFD))
 	}
 	if p.dev != nil {
 		p.dev.Close()
 	}
+	return errors.Join(errs...)
+}
+
+// closeAll closes the sockets all at once: for each the kernel waits until no
+// CPU is receiving into its ring any more, which takes tens of milliseconds.
+func closeAll(socks []*sock) error {
+	errs := make([]error, len(socks))
+	var all sync.WaitGroup
+	for i, s := range socks {
+		all.Go(func() { errs[i] = s.close() })
+	}
+	all.Wait()
 	return errors.Join(errs...)
 }

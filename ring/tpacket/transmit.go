@@ -183,10 +183,11 @@ func (d *tx) past(r *ring.Ring, k uint32, frame []byte) bool {
 
 // plainHeader writes the virtio-net header of a frame that needs nothing done.
 func plainHeader(h []byte, n uint32) {
-	clear(h)
+	var v ring.Vnet
 	if n <= linear {
-		binary.NativeEndian.PutUint16(h[2:], uint16(n)) // HdrLen
+		v.HdrLen = uint16(n)
 	}
+	v.Encode(h)
 }
 
 // kick rings the doorbell for the slots [unsent, accepted). Those that the
