@@ -58,7 +58,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.Uint64VarP(&c.count, "count", "n", 0, "packets to send or receive, exactly; 0 until stopped")
 	f.StringVarP(&c.length, "length", "l", "60", "frame size without checksum: N, N-M in turn, random:N-M")
 	f.BoolVar(&c.imix, "imix", false, "sizes of the simple Internet mix")
-	f.IntVarP(&c.burst, "burst", "b", 64, "frames per doorbell, at most")
+	f.IntVarP(&c.burst, "burst", "b", defaultBurst, "frames per doorbell, at most")
 	f.StringVarP(&c.src, "src", "s", "", "source addresses and ports: ADDR[:PORT][-ADDR[:PORT]]")
 	f.StringVarP(&c.dst, "dst", "d", "", "destination addresses and ports")
 	f.StringVarP(&c.srcMAC, "src-mac", "S", "", "source MAC address (default the interface's)")
@@ -89,6 +89,9 @@ func (c *config) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.json, "json", false, "one JSON object per interval and a final one")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "say more on stderr")
 }
+
+// defaultBurst is where more frames a doorbell stop to gain anything.
+const defaultBurst = 256
 
 // plan is a checked command line.
 type plan struct {

@@ -53,7 +53,7 @@ func demo(ctx context.Context, seconds time.Duration, rate string, asJSON bool, 
 		return err
 	}
 	side := func(ns string, c config, started func()) func() error {
-		c.threads, c.burst, c.ttl, c.report, c.wait = 1, 64, 64, time.Second, 2*time.Second
+		c.threads, c.burst, c.ttl, c.report, c.wait = 1, defaultBurst, 64, time.Second, 2*time.Second
 		c.engine, c.length, c.proto, c.pattern, c.dstMAC = "ring", "60", "udp", "00", "ff:ff:ff:ff:ff:ff"
 		c.vnet, c.replay, c.bench = -1, defaultReplay(), defaultBench()
 		c.json, c.out, c.log = asJSON, stdout, cli.NewLog(stderr, false)

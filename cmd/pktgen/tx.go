@@ -123,19 +123,19 @@ func (t *sender) fill(due uint64, now time.Duration) (cost uint64) {
 		room = int(min(uint64(room), t.left))
 	}
 	t.probe.Time = int64(now)
-	n := 0
-	for ; n < room && cost+rates.cost(14) <= due; n++ {
-		s := r.Slot(r.Head)
-		size := t.b.Next(r.Buf(r.Head), &t.probe)
+	n, k, least := 0, r.Head, rates.cost(14)
+	for ; n < room && cost+least <= due; n++ {
+		size := t.b.Next(r.Buf(k), &t.probe)
 		if size == 0 {
 			break
 		}
 		t.probe.Seq++
+		s := r.Slot(k)
 		s.Len, s.Flags = uint32(size), 0
 		cost += rates.cost(size)
-		r.Head++
+		k++
 	}
-	r.Cur = r.Head
+	r.Head, r.Cur = k, k
 	t.left -= uint64(n)
 	return cost
 }

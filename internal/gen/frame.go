@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/netring/netring/internal/packet"
 )
@@ -64,14 +65,45 @@ type Builder struct {
 	l4Sum   uint64   // of pseudo and transport header without lengths, addresses, ports
 	src     cursor
 	dst     cursor
+	v6      bool
 	rnd     uint64
+	frame   []byte // the only one there is, if nothing varies
 }
 
 // cursor is a position in a Range.
 type cursor struct {
+	hi, lo       uint64 // first address
+	first        uint16 // port
 	addrs, ports uint64
 	addr, port   uint64
 }
+
+func (r *Range) cursor() cursor {
+	hi, lo := halves(r.First)
+	return cursor{hi: hi, lo: lo, first: r.FirstPort, addrs: r.addrs(), ports: r.ports()}
+}
+
+// put4 writes the IPv4 address to b and returns its sum as 16-bit words.
+func (c *cursor) put4(b []byte) uint64 {
+	a := uint32(c.lo + c.addr)
+	binary.BigEndian.PutUint32(b, a)
+	return uint64(a>>16 + a&0xffff)
+}
+
+// put6 is put4 for IPv6.
+func (c *cursor) put6(b []byte) uint64 {
+	lo, carry := bits.Add64(c.lo, c.addr, 0)
+	hi := c.hi + carry
+	binary.BigEndian.PutUint64(b, hi)
+	binary.BigEndian.PutUint64(b[8:], lo)
+	return words(hi) + words(lo)
+}
+
+// words is the sum of the four 16-bit words of x.
+func words(x uint64) uint64 { return x>>48 + x>>32&0xffff + x>>16&0xffff + x&0xffff }
+
+// number is the port.
+func (c *cursor) number() uint16 { return c.first + uint16(c.port) }
 
 // next moves the cursor: ports first, then addresses; true when it is round.
 func (c *cursor) next() bool {
@@ -124,12 +156,16 @@ func New(cfg Config, part, parts int) (*Builder, error) {
 	}
 	b := &Builder{cfg: cfg, rnd: Mix(uint64(part) + 1)}
 	b.cfg.Sizes.state = Mix(uint64(part) + 77)
-	b.src = cursor{addrs: cfg.Src.addrs(), ports: cfg.Src.ports()}
-	b.dst = cursor{addrs: cfg.Dst.addrs(), ports: cfg.Dst.ports()}
+	b.src, b.dst, b.v6 = cfg.Src.cursor(), cfg.Dst.cursor(), cfg.Src.First.Is6()
 	start := b.src.addrs * b.src.ports / uint64(parts) * uint64(part)
 	b.src.port, b.src.addr = start%b.src.ports, start/b.src.ports
 	b.headers()
 	b.payloads()
+	if cfg.Sizes.Fixed() && !cfg.Probe && b.src.addrs*b.src.ports == 1 && b.dst.addrs*b.dst.ports == 1 {
+		f := make([]byte, cfg.Sizes.Max())
+		b.Next(f, nil)
+		b.frame = f
+	}
 	return b, nil
 }
 
@@ -214,6 +250,9 @@ func (b *Builder) payloads() {
 // Next writes the next frame to buf and returns its size; 0 if buf is too
 // small. p is written into frames with probes, else ignored.
 func (b *Builder) Next(buf []byte, p *Probe) int {
+	if b.frame != nil && len(b.frame) <= len(buf) {
+		return copy(buf, b.frame)
+	}
 	n := b.cfg.Sizes.Next()
 	if n > len(buf) {
 		return 0
@@ -230,38 +269,33 @@ func (b *Builder) Next(buf []byte, p *Probe) int {
 		p.put(body)
 		sum += packet.Sum(body[4:ProbeLen], 0)
 	}
-	b.network(buf)
-	b.transport(buf, sum)
+	b.transport(buf, sum, b.network(buf))
 	b.advance()
 	return n
 }
 
-// network writes lengths and addresses, and the checksum of IPv4.
-func (b *Builder) network(f []byte) {
+// network writes lengths and addresses, and the checksum of IPv4; it returns the
+// sum of the addresses.
+func (b *Builder) network(f []byte) (addrs uint64) {
 	h := f[b.l3:]
-	if b.cfg.Src.First.Is6() {
+	if b.v6 {
 		binary.BigEndian.PutUint16(h[4:], uint16(len(h)-40))
-		b.cfg.Src.put(h[8:], b.src.addr)
-		b.cfg.Dst.put(h[24:], b.dst.addr)
-		return
+		return b.src.put6(h[8:]) + b.dst.put6(h[24:])
 	}
 	binary.BigEndian.PutUint16(h[2:], uint16(len(h)))
-	b.cfg.Src.put(h[12:], b.src.addr)
-	b.cfg.Dst.put(h[16:], b.dst.addr)
-	binary.BigEndian.PutUint16(h[10:], packet.Fold(packet.Sum(h[12:20], b.ipSum+uint64(len(h)))))
+	addrs = b.src.put4(h[12:]) + b.dst.put4(h[16:])
+	binary.BigEndian.PutUint16(h[10:], packet.Fold(b.ipSum+uint64(len(h))+addrs))
+	return addrs
 }
 
-// transport writes ports, length and checksum; body is the payload's sum.
-func (b *Builder) transport(f []byte, body uint64) {
+// transport writes ports, length and checksum; body and addrs are the sums of
+// the payload and of the addresses.
+func (b *Builder) transport(f []byte, body, addrs uint64) {
 	t := f[b.l4:]
-	sp, dp := b.cfg.Src.FirstPort+uint16(b.src.port), b.cfg.Dst.FirstPort+uint16(b.dst.port)
+	sp, dp := b.src.number(), b.dst.number()
 	sum := b.l4Sum + body
-	addrs := f[b.l4-8 : b.l4]
-	if b.cfg.Src.First.Is6() {
-		addrs = f[b.l4-32 : b.l4]
-	}
-	if b.cfg.Proto != ICMP || b.cfg.Src.First.Is6() {
-		sum = packet.Sum(addrs, sum+uint64(len(t)))
+	if b.cfg.Proto != ICMP || b.v6 {
+		sum += addrs + uint64(len(t))
 	}
 	switch b.cfg.Proto {
 	case ICMP:

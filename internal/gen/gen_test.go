@@ -301,17 +301,59 @@ func FuzzParseRange(f *testing.F) {
 			return
 		}
 		var b [16]byte
-		r.put(b[:], r.addrs()-1)
+		c := r.cursor()
+		if c.addr = r.addrs() - 1; r.First.Is4() {
+			c.put4(b[:])
+		} else {
+			c.put6(b[:])
+		}
 		if last := r.Last.AsSlice(); string(b[:len(last)]) != string(last) {
 			t.Errorf("%q: the last of %d addresses is % x", s, r.addrs(), b)
 		}
 	})
 }
 
+// Where nothing varies the frames are the same, and the same as those of a
+// builder that varies something, once it is round.
+func TestConstantFrames(t *testing.T) {
+	for _, proto := range []Proto{UDP, TCP, ICMP} {
+		for _, src := range []string{"10.0.0.1:7", "[2001:db8::1]:7"} {
+			dst := strings.Replace(src, "1:", "2:", 1)
+			dst = strings.Replace(dst, "::1]", "::2]", 1)
+			c := Config{Src: mustRange(t, src, 0), Dst: mustRange(t, dst, 0), Proto: proto, Sizes: mustSizes(t, "81"), Pattern: []byte("abc")}
+			varying := c
+			varying.Src.LastPort++
+			one, err := New(c, 0, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			two, err := New(varying, 0, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 6 {
+				a, b := make([]byte, 100), make([]byte, 100)
+				if n, m := one.Next(a, nil), two.Next(b, nil); n != 81 || m != 81 || (string(a) == string(b)) != (i%2 == 0) {
+					t.Fatalf("%s, protocol %d, frame %d: %d and %d bytes\n% x\n% x", src, proto, i, n, m, a, b)
+				}
+				checked(t, a[:81])
+				clear(a)
+			}
+			if n := one.Next(make([]byte, 80), nil); n != 0 {
+				t.Errorf("%d bytes written into 80", n)
+			}
+		}
+	}
+}
+
 func BenchmarkNext(b *testing.B) {
-	for name, sizes := range map[string]string{"60": "60", "1514": "1514", "imix": "imix"} {
+	for name, sizes := range map[string]string{"60": "60", "60/same": "60", "1514": "1514", "imix": "imix"} {
 		b.Run(name, func(b *testing.B) {
-			g, err := New(Config{Src: mustRange(b, "10.0.0.1:1-10.0.0.9:999", 0), Dst: mustRange(b, "10.0.1.1", 9), Sizes: mustSizes(b, sizes)}, 0, 1)
+			src := "10.0.0.1:1-10.0.0.9:999"
+			if strings.HasSuffix(name, "same") {
+				src = "10.0.0.1:1"
+			}
+			g, err := New(Config{Src: mustRange(b, src, 0), Dst: mustRange(b, "10.0.1.1", 9), Sizes: mustSizes(b, sizes)}, 0, 1)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -65,19 +65,6 @@ func (r *Range) addrs() uint64 {
 // ports is the number of ports.
 func (r *Range) ports() uint64 { return uint64(r.LastPort-r.FirstPort) + 1 }
 
-// put writes the n-th address of the range, 4 or 16 bytes.
-func (r *Range) put(b []byte, n uint64) {
-	hi, lo := halves(r.First)
-	lo, carry := bits.Add64(lo, n, 0)
-	hi += carry
-	if r.First.Is4() {
-		binary.BigEndian.PutUint32(b, uint32(lo))
-		return
-	}
-	binary.BigEndian.PutUint64(b, hi)
-	binary.BigEndian.PutUint64(b[8:], lo)
-}
-
 func halves(a netip.Addr) (hi, lo uint64) {
 	if a.Is4() {
 		b := a.As4()
