@@ -77,22 +77,29 @@ func (g *guard) meet(rx *ring.Ring) {
 
 // guarded is what a status check does for the guard.
 func (s *station) guarded(now time.Duration) {
+	s.observe()
+	g := s.link.guard
+	if s.w.id != 0 || g.broken {
+		return
+	}
+	sample := s.w.b.observed(s.link)
+	sample.Now, sample.Super = now, g.supers.Load()
+	if err := g.Sample(sample); err != nil {
+		g.broken = true
+		s.link.log.Warn("gate left as it is", "port", s.Name(), "err", err)
+	}
+}
+
+// observe notes how the station does.
+func (s *station) observe() {
 	left := s.rx.Space()
 	s.taken.Store(uint64(max(0, int64(s.rx.Stats.Packets.Load())-int64(left))))
 	s.waiting.Store(int64(s.least))
 	s.least = left
-	if s.w.id == 0 {
-		s.w.b.sample(s.link, now)
-	}
 }
 
-// sample lets the guard of l look at how l does.
-func (b *Bridge) sample(l *link, now time.Duration) {
-	g := l.guard
-	if g.broken {
-		return
-	}
-	s := poll.GateSample{Now: now, Super: g.supers.Load()}
+// observed is how l does, by what all workers have noted last.
+func (b *Bridge) observed(l *link) (s poll.GateSample) {
 	for _, r := range l.port.RxRings() {
 		s.Drops += r.Stats.KernelDrops.Load()
 		s.Slots += r.Len()
@@ -112,8 +119,5 @@ func (b *Bridge) sample(l *link, now time.Duration) {
 			}
 		}
 	}
-	if err := g.Sample(s); err != nil {
-		g.broken = true
-		l.log.Warn("gate left as it is", "port", l.port.Name(), "err", err)
-	}
+	return s
 }
