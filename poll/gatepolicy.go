@@ -16,7 +16,7 @@ type Gate interface {
 type GateConfig struct {
 	Window time.Duration // of budgets, 100 us to 100 ms; 1 ms
 	Floor  int           // least budget of a window; 16
-	Calm   time.Duration // without a refused packet, until the gate comes off; 2 s
+	Calm   time.Duration // with next to nothing refused, until the gate comes off; 2 s
 }
 
 func (c GateConfig) withDefaults() GateConfig {
@@ -89,7 +89,7 @@ type GateVerdict struct {
 // So it puts the gate up when for some time the kernel has dropped packets,
 // and received on this core more than can be explained by what the worker
 // sent. It takes it off when after a fair trial no more is delivered than
-// before, or when the gate has had nothing to refuse for a while.
+// before, or when the gate has had next to nothing to refuse for a while.
 //
 // In between it keeps a short queue in the ring. A queue that does not run
 // empty tells that the worker had something to do all the time; what it then
@@ -115,7 +115,7 @@ type GatePolicy struct {
 	budget float64       // packets a window
 	able   float64       // packets that the worker is able to forward in a window
 	rising bool          // no queue has been seen yet
-	quiet  time.Duration // the last time that the gate refused something
+	quiet  time.Duration // the last time that the gate refused enough to matter
 	calm   time.Duration // grows when the gate comes off too early
 	trial  time.Duration // under load, still to go until it must have helped
 	with   mean          // delivered meanwhile
@@ -243,7 +243,10 @@ func (p *GatePolicy) stepOff(now time.Duration, d GateSample) GateVerdict {
 
 func (p *GatePolicy) stepOn(now time.Duration, d GateSample) GateVerdict {
 	judge := false
-	if d.Refused > 0 {
+	// Now and then a frame is refused to TCP as well, which keeps to what the
+	// gate lets through. With the gate there it cannot send super-frames, by
+	// which it would be known.
+	if d.Refused*50 > d.Passed { // 2 %
 		p.quiet = now
 		if p.trial <= gateTrial-gateIgnored {
 			p.with.add(d.Delivered, d.Now)
@@ -254,7 +257,7 @@ func (p *GatePolicy) stepOn(now time.Duration, d GateSample) GateVerdict {
 	switch {
 	case now-p.quiet >= p.calm:
 		p.hold = 0
-		return p.off(now, fmt.Sprintf("nothing to refuse for %v", p.calm))
+		return p.off(now, fmt.Sprintf("next to nothing to refuse for %v", p.calm))
 	case p.tcp > now:
 		return p.off(now, "segmentation super-frames: TCP is faster without it")
 	case judge && p.with.rate() < gateGain*p.before.rate():

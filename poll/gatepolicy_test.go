@@ -184,6 +184,30 @@ func TestGateCalm(t *testing.T) {
 	}
 }
 
+// A sender that keeps to what the gate lets through, and loses a frame now and
+// then as TCP does, does not keep it up.
+func TestGateFewRefused(t *testing.T) {
+	const capacity = 1e9 / (500 + 1500)
+	r := &receiver{recv: 500, fwd: 1500, here: true}
+	p := mustPolicy(t, GateConfig{})
+	r.run(t, p, 2*capacity, 3*time.Second)
+	if !r.on {
+		t.Fatal("no gate")
+	}
+	r.run(t, p, 1.03*capacity, 4*time.Second)
+	if !r.on {
+		t.Error("came off while 3 % were refused")
+	}
+	before := r.s.Refused
+	r.run(t, p, 1.005*capacity, 5*time.Second)
+	if r.s.Refused == before {
+		t.Error("nothing was refused: the test shows nothing")
+	}
+	if r.on {
+		t.Error("stays on while half a percent is refused")
+	}
+}
+
 func TestGateNotNeeded(t *testing.T) {
 	for _, v := range []struct {
 		name    string
