@@ -100,7 +100,7 @@ func laggTCP() Scenario {
 		About: "Round robin over two links into a second bridge that joins them again; both bridges on the DUT's core, both ends of the " +
 			"flow on the source's. The links have no rate of their own, so two cannot be faster than one here: what shows is what " +
 			"reordering takes away.",
-		Warm: 600 * time.Millisecond, Window: 1200 * time.Millisecond, NoWarmup: true, Each: 1200 * time.Millisecond,
+		Warm: 600 * time.Millisecond, Window: 1200 * time.Millisecond, NoWarmup: true, Each: 900 * time.Millisecond,
 		Columns: []Column{
 			{Metric: mBits, Head: "Gbit/s", Scale: 1e9, Digits: 2, Range: true},
 			{Metric: mRetransmits, Head: "retransmits", Range: true},

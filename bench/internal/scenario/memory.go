@@ -85,7 +85,7 @@ func memory() Scenario {
 		Name:  "memory",
 		Title: "Pipes and switches in memory, 60-byte frames",
 		About: "The project's own Go benchmarks, on one core: sender, switch and receiver take turns. No kernel and no network is involved.",
-		Warm:  time.Millisecond, Window: benchTime, Each: time.Second, // a benchmark also looks for its number of rounds
+		Warm:  time.Millisecond, Window: benchTime, Each: 400 * time.Millisecond, // a benchmark also looks for its number of rounds
 		Columns: []Column{
 			{Metric: mPPS, Head: "Mpps", Scale: 1e6, Digits: 1, Range: true},
 			{Metric: mNanos, Head: "ns/packet", Digits: 1},

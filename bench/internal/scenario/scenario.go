@@ -45,7 +45,7 @@ type Scenario struct {
 const (
 	DefaultWarm   = 700 * time.Millisecond
 	DefaultWindow = 2 * time.Second
-	usualEach     = 800 * time.Millisecond
+	usualEach     = 450 * time.Millisecond
 	// Of a quick warm-up round.
 	quickWarm, quickWindow = 200 * time.Millisecond, 200 * time.Millisecond
 	// Where a short window is enough, since rounds differ by more than windows

@@ -189,7 +189,7 @@ func tcp() Scenario {
 		About: "iperf3, one flow, both ends on the source's core, kernel defaults: super-frames and unfinished checksums must cross. " +
 			"Forwarders that do not pass the virtio-net header on (testpmd, netsniff-ng, gopacket) carry no TCP at all here, " +
 			"so they are not in the table. The kernel bridge runs in the ends' softirqs; with the ends on two cores it does best.",
-		Warm: 600 * time.Millisecond, Window: 1200 * time.Millisecond, QuickWarmup: true, Each: 900 * time.Millisecond,
+		Warm: 600 * time.Millisecond, Window: 1200 * time.Millisecond, QuickWarmup: true, Each: 550 * time.Millisecond,
 		Columns: []Column{
 			{Metric: mBits, Head: "Gbit/s", Scale: 1e9, Digits: 2, Range: true},
 			{Metric: mRetransmits, Head: "retransmits"},

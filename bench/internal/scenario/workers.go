@@ -182,7 +182,7 @@ func workers() Scenario {
 		About: "`--workers 2` gives each worker rings of its own on both interfaces, and the kernel's fan-out by hash spreads the flows. There " +
 			"are two cores, and the source, its sending and the kernel's receiving at d0, keeps one of them busy at full load: the second worker shares it. So this cannot " +
 			"show twice the packets, only what the second worker takes over and that nothing is lost or counted twice on the way.",
-		Warm: shortWarm, Window: shortWindow, QuickWarmup: true, Once: 60 * time.Second,
+		Warm: shortWarm, Window: shortWindow, QuickWarmup: true, Once: 10 * time.Second,
 		Columns: []Column{
 			{Metric: mOffered, Head: "offered kpps", Scale: 1e3},
 			{Metric: mPPS, Head: "forwarded kpps", Scale: 1e3, Range: true},

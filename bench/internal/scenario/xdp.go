@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/netring/netring/bench/internal/bed"
 	"github.com/netring/netring/bench/internal/peer"
@@ -37,7 +36,7 @@ func xdpTX(size int) Scenario {
 		Name:  fmt.Sprintf("xdptx%d", size),
 		Title: fmt.Sprintf("Sending over AF_XDP, %d-byte frames", size),
 		About: "As the generators over packet sockets, over AF_XDP sockets. " + copyMode,
-		Warm:  shortWarm, Window: shortWindow, QuickWarmup: true, Each: 1200 * time.Millisecond,
+		Warm:  shortWarm, Window: shortWindow, QuickWarmup: true,
 		Columns: sendColumns,
 		Goals:   []Goal{atLeast(cGenXDP, 1, cPmdXDPTX), atLeast(cGenXDP, 1, cPmdXDPTXCalm), countsRight(cGenXDP)},
 		Cases: func(e *Env) []Case {
@@ -57,7 +56,7 @@ func xdpForward(size int) Scenario {
 		Title: fmt.Sprintf("Forwarding over AF_XDP, %d-byte frames, full speed", size),
 		About: "The same network and source as above. " + copyMode + " The bridge between two AF_XDP ports itself copies nothing. What the source " +
 			"can offer depends on how dear receiving at d0 is, which happens on its core: see what is offered.",
-		Warm: shortWarm, Window: shortWindow, QuickWarmup: true, Each: 1200 * time.Millisecond,
+		Warm: shortWarm, Window: shortWindow, QuickWarmup: true,
 		Columns: forwardColumns,
 		Goals: []Goal{
 			atLeast(cBridgeXDP, 1.1, cPmdXDP), atLeast(cBridgeXDP, 1.1, cPmdXDPCalm), atLeast(cBridgeXDP, 1.1, cBridgeRing),
@@ -210,7 +209,7 @@ func xdpRX() Scenario {
 		About: "`pktgen --engine xdp` sends out of g0 as fast as it can; the kernel's half of receiving at d0 happens on the source's core, in its " +
 			"time, and slows it. Received is what the receiver itself counted, over the whole run, as a share of what g0 sent; the rate is " +
 			"that share of the rate in the window.",
-		Warm: shortWarm, Window: shortWindow, QuickWarmup: true, Each: 1200 * time.Millisecond,
+		Warm: shortWarm, Window: shortWindow, QuickWarmup: true,
 		Columns: []Column{
 			{Metric: mOffered, Head: "offered kpps", Scale: 1e3},
 			{Metric: mReceived, Head: "received kpps", Scale: 1e3, Range: true},
