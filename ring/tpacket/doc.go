@@ -25,7 +25,9 @@
 //
 // # Limits
 //
-//   - Frames cannot leave their ring: forwarding costs one copy.
+//   - Frames cannot leave their ring: forwarding costs one copy, but for
+//     super-frames in large buffers between V2 receive rings and devices
+//     without a queueing discipline (see [ring.Large]).
 //   - A frame that the kernel refuses in transmission (larger than the MTU,
 //     inconsistent offload) is counted under refused and passed over.
 //   - Transmission of super-frames needs the queueing discipline: not with
