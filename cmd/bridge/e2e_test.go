@@ -34,6 +34,7 @@ func TestDeliveryIdentical(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		for _, args := range modes {
 			t.Run(fmt.Sprintf("mtu %d %s", mtu, strings.Join(args, " ")), func(t *testing.T) {
+				t.Parallel()
 				r := newRig(t, 2, netlab.VethOpts{MTU: mtu})
 				p := r.start(append([]string{"--json"}, args...)...)
 				taps := r.taps()
@@ -123,6 +124,7 @@ func (f *flood) end() {
 func TestConservationUnderLoad(t *testing.T) {
 	for _, args := range modes {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, 2, netlab.VethOpts{})
 			p := r.start(append([]string{"--json", often}, args...)...)
 			f := startFlood(t, r.taps()[0])
@@ -157,6 +159,7 @@ func (r *rig) totals(final *report, sent uint64) {
 
 // A bridge that is stopped in the middle of the load drains and adds up too.
 func TestTermUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 2, netlab.VethOpts{})
 	p := r.start("--json", often)
 	f := startFlood(t, r.taps()[0])
@@ -171,6 +174,7 @@ func TestTermUnderLoad(t *testing.T) {
 
 // Killed, the bridge leaves nothing behind: a second one starts and forwards.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 2, netlab.VethOpts{})
 	p := r.start("--json", often)
 	taps := r.taps()
@@ -189,6 +193,7 @@ func TestKilled(t *testing.T) {
 // Down, the link is said to be down once and waited for without using the
 // processor; up, traffic goes on.
 func TestLinkDownAndUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 2, netlab.VethOpts{})
 	p := r.start("--json", often)
 	taps := r.taps()
@@ -237,6 +242,7 @@ func cpuTime(t *testing.T, p *proc) time.Duration {
 func TestInterfaceGone(t *testing.T) {
 	for i, name := range []string{"p1", "p2"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, 2, netlab.VethOpts{})
 			p := r.start("--json", often)
 			f := startFlood(t, r.taps()[0])
@@ -258,6 +264,7 @@ func TestInterfaceGone(t *testing.T) {
 
 // Two workers keep each flow in order and add up.
 func TestTwoWorkers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 2, netlab.VethOpts{})
 	p := r.start("--json", "--workers", "2")
 	taps := r.taps()
@@ -277,7 +284,10 @@ func TestIperf(t *testing.T) {
 		t.Skip("iperf3 is not installed: apt-get install iperf3")
 	}
 	for _, args := range [][]string{{}, {"--rx-version", "v3"}, {"--vnet", "off", "--offload", "off"}} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) { iperf(t, args) })
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			iperf(t, args)
+		})
 	}
 }
 

@@ -34,6 +34,7 @@ func TestLagg(t *testing.T) {
 		{"proto=broadcast", true, 2, 1000, 1000},
 	} {
 		t.Run(tc.opts, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, 3, netlab.VethOpts{})
 			p := r.startArgs("--json", "-i", "p1", "-i", "lagg:p2+p3@lagg:"+tc.opts)
 			taps := r.taps()
@@ -72,6 +73,7 @@ func TestLaggReceive(t *testing.T) {
 		want int
 	}{{"proto=failover", 0}, {"proto=failover,rx-all=on", 1}, {"proto=loadbalance", 1}} {
 		t.Run(tc.opts, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, 3, netlab.VethOpts{})
 			p := r.startArgs("--json", often, "-i", "p1", "-i", "lagg:p2+p3@lagg:"+tc.opts)
 			taps := r.taps()
@@ -91,6 +93,7 @@ func TestLaggReceive(t *testing.T) {
 
 // All links down: nothing is lost without a count.
 func TestLaggNoLink(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, netlab.VethOpts{})
 	p := r.startArgs("--json", often, "-i", "p1", "-i", "lagg:p2+p3")
 	taps := r.taps()

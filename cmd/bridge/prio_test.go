@@ -63,6 +63,7 @@ func (d *dam) open() []byte {
 // Frames that a rule matches leave before those that have waited longer; each
 // level is counted.
 func TestPriority(t *testing.T) {
+	t.Parallel()
 	const bulk, wait = 30, 0x88b6
 	first := map[string][]byte{
 		"pure ack":  segment(6, 0, 40000, 80, 0x10, 0),
@@ -141,6 +142,7 @@ func checkOrder(t *testing.T, order []string, bulk int, first, later map[string]
 
 // Without rules nothing overtakes anything.
 func TestNoPriority(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 2, netlab.VethOpts{})
 	d := newDam(r)
 	p := r.start("--json", often, "--prio-synack=false")

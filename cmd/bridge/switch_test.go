@@ -42,6 +42,7 @@ func (p *proc) fdbs() (list []fdbReport) {
 // Three ports: unknown destinations are flooded, known ones get the frame
 // alone, link-local groups nobody; a station that moves is followed.
 func TestSwitch(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, netlab.VethOpts{})
 	p := r.start("--json", "--fdb", "--interval", "0")
 	taps := r.taps()
@@ -101,6 +102,7 @@ func TestSwitch(t *testing.T) {
 
 // Under full load to a known and from there to an unknown station all adds up.
 func TestSwitchConservation(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3, netlab.VethOpts{})
 	p := r.start("--json", often)
 	taps := r.taps()
@@ -130,6 +132,7 @@ func TestSwitchConservation(t *testing.T) {
 
 // A group of links is one port of a switch, and its stations one port's.
 func TestSwitchOfGroup(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 4, netlab.VethOpts{})
 	p := r.startArgs("--json", "-i", "p1", "-i", "p2", "-i", "lagg:p3+p4@lagg:proto=loadbalance")
 	taps := r.taps()
