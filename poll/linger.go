@@ -17,12 +17,14 @@ type linger struct {
 	last   time.Duration // of the last round that moved something
 	silent bool          // rounds since then moved nothing
 	since  time.Duration // when that began
-	worth  bool          // the last silence was short
+	worth  bool          // the last silence was short enough to stay awake
+	warm   bool          // it was no longer than hotTime
 	off    time.Duration // not before then, as somebody else wants the core
 }
 
-// hotTime after a packet is when another one soon is likely: the time for the
-// wake-up that is fast and not free.
+// hotTime is how long after a packet a wake-up is to be had that is fast, and
+// costs something while it is waited for. The same rule applies: only if the
+// last silence was no longer.
 const hotTime = 100 * time.Millisecond
 
 // round takes the outcome of a round that started at now. It reports whether
@@ -33,9 +35,9 @@ func (l *linger) round(now time.Duration, done int) (caught bool) {
 		l.silent, l.since = true, now
 	case done > 0:
 		if l.silent {
-			short := now-l.since <= l.max
-			caught = l.worth && short
-			l.silent, l.worth = false, short
+			d := now - l.since
+			caught = l.worth && d <= l.max
+			l.silent, l.worth, l.warm = false, d <= l.max, d <= hotTime
 		}
 		l.last = now
 	}
@@ -47,8 +49,8 @@ func (l *linger) awake(now time.Duration) bool {
 	return l.worth && l.silent && now-l.since <= l.max && now >= l.off
 }
 
-// hot reports whether a packet came not long before now.
-func (l *linger) hot(now time.Duration) bool { return now-l.last <= hotTime }
+// hot reports whether the next packet is likely soon after now.
+func (l *linger) hot(now time.Duration) bool { return l.warm && now-l.last <= hotTime }
 
 // contended makes it sleep at once, until the given time.
 func (l *linger) contended(until time.Duration) { l.worth, l.off = false, until }

@@ -117,7 +117,7 @@ func TestWorkerHotWaits(t *testing.T) {
 	for _, tc := range []struct {
 		pps       int
 		low, high float64 // share of the time waited that is hot
-	}{{0, 0, 0.05}, {100, 0.95, 1}, {2, 0.15, 0.45}} {
+	}{{0, 0, 0}, {100, 0.95, 1}, {12, 0.95, 1}, {5, 0, 0.02}} {
 		m := newSimulation(10*time.Second, tc.pps)
 		m.run(t, Options{})
 		if s := float64(m.hot) / float64(m.hot+m.cold); s < tc.low || s > tc.high {
