@@ -8,7 +8,7 @@ import (
 	"github.com/netring/netring/nm"
 )
 
-// A packet counter.
+// A packet counter on an interface.
 func ExampleOpen() {
 	d, err := nm.Open("netmap:eth0/R", nm.Options{})
 	if err != nil {
