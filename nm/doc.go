@@ -11,8 +11,13 @@
 //	}
 //
 // The names are those of [ParsePort]: interfaces through TPACKET (netmap:eth0)
-// or AF_XDP (xdp:eth0), pipes between goroutines (netmap:x{1 and netmap:x}1),
-// capture files (pcap:FILE).
+// or AF_XDP (xdp:eth0), several as one (lagg:eth1+eth2), pipes between
+// goroutines (netmap:x{1 and netmap:x}1), ports of a learning switch (vale0:a,
+// vale0:eth1), capture files (pcap:FILE).
+//
+// A vale switch is a goroutine, which forwards between the ports of its prefix:
+// virtual ones, each of which a program has, and attached interfaces. It starts
+// with the first port and ends with the last. See [Switch].
 //
 // # Who may call
 //
