@@ -37,17 +37,18 @@ func overloadName(forwarder string, times int) string {
 }
 
 // capacity finds the load that a forwarder just carries with less than 5 %
-// loss: the offered rate grows by a sixth at a time until two in a row are too
-// much. A rate has two tries, as one may be disturbed. It is found once per run
-// and bed.
+// loss: the offered rate grows by a seventh at a time until two in a row are too
+// much. A rate has three tries, since disturbances only ever take away. It is
+// found once per run and bed.
 func (e *Env) capacity(ctx context.Context, key string, d *peer.DUT, o bed.Options) (float64, error) {
 	if c := e.Found[key]; c != 0 {
 		return c, nil
 	}
+	const tries = 3
 	short := *e
 	short.Warm, short.Seconds = e.Warm/2, e.Seconds/2
 	best, failed := 0.0, 0
-	for rate := 150e3; rate < 2e6 && failed < 4; {
+	for rate := 150e3; rate < 2e6 && failed < 2*tries; {
 		s, err := short.forward(ctx, d, o, overload(rate))
 		if err != nil {
 			return 0, fmt.Errorf("find the capacity: %w", err)
@@ -55,8 +56,8 @@ func (e *Env) capacity(ctx context.Context, key string, d *peer.DUT, o bed.Optio
 		if failed++; s.Metrics[mPPS] >= 0.95*rate {
 			best, failed = s.Metrics[mPPS], 0
 		}
-		if failed%2 == 0 {
-			rate *= 7.0 / 6
+		if failed%tries == 0 {
+			rate *= 8.0 / 7
 		}
 	}
 	if best == 0 {
