@@ -8,6 +8,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/netring/netring/internal/gen"
 	"github.com/netring/netring/internal/livegen"
 	"github.com/netring/netring/internal/netdev"
@@ -19,15 +22,20 @@ type live struct {
 	g     *livegen.Generator
 	index int
 	n     *counts
-	base  netdev.Stats
+	links *netlink.Handle // of the namespace that the port is in
+	base  uint64          // frames that the interface had sent before
 }
 
-// sliceTime is about how long one system call may run, so that a signal is
-// answered in time.
 const (
+	// With a rate, one system call makes frames of about sliceTime at most,
+	// and of gatherTime at least.
 	sliceTime  = 60 * time.Millisecond
 	gatherTime = 20 * time.Millisecond
 	maxSlice   = 1 << 20
+	// Without, it is one as long as possible.
+	maxRun = 1 << 30
+	// collectTime is between looks at the interface's counters.
+	collectTime = 100 * time.Millisecond
 )
 
 func newLive(j *job) (*live, error) {
@@ -56,10 +64,14 @@ func newLive(j *job) (*live, error) {
 		return nil, err
 	}
 	l := &live{j: j, index: dev.Index, n: &counts{}}
-	if l.base, err = netdev.ReadStats(dev.Index); err != nil {
-		return nil, fmt.Errorf("counters of %s: %w", j.spec.Name, err)
+	if l.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
-	if l.g, err = livegen.New(spec); err != nil {
+	if l.base, err = l.transmitted(); err == nil {
+		l.g, err = livegen.New(spec)
+	}
+	if err != nil {
+		l.links.Close()
 		return nil, err
 	}
 	j.counts = append(j.counts, l.n)
@@ -125,6 +137,9 @@ func (l *live) run(ctx context.Context) error {
 	for ctx.Err() == nil && (l.j.count == 0 || sent < l.j.count) {
 		now := l.j.clock.now()
 		n := min(s.Due(now)/cost, slice, maxSlice)
+		if l.j.rates.per == 0 && sent != 0 {
+			n = maxRun
+		}
 		if l.j.count != 0 {
 			n = min(n, l.j.count-sent)
 		}
@@ -132,7 +147,7 @@ func (l *live) run(ctx context.Context) error {
 			time.Sleep(min(max(s.Next(least)-now, time.Millisecond), sliceTime))
 			continue
 		}
-		if err := l.g.Run(uint32(n)); err != nil {
+		if err := l.make(ctx, uint32(n)); err != nil {
 			return err
 		}
 		took := l.j.clock.now() - now
@@ -157,20 +172,67 @@ func mul(rate uint64, d time.Duration) uint64 {
 	return uint64(float64(rate) * d.Seconds())
 }
 
-// collect counts as sent what the interface says that it sent.
-func (l *live) collect(sent uint64, first bool) error {
-	st, err := netdev.ReadStats(l.index)
+// make makes n frames, and counts while the system call goes on.
+func (l *live) make(ctx context.Context, n uint32) error {
+	over, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		t := time.NewTicker(collectTime)
+		defer t.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-t.C:
+				// An error comes again when the call is over.
+				if sent, err := l.g.Sent(); err == nil {
+					_, _ = l.count(sent)
+				}
+			}
+		}
+	}()
+	err := l.g.Run(ctx, n)
+	close(over)
+	<-gone
+	return err
+}
+
+// transmitted is how many frames the interface has sent in all.
+func (l *live) transmitted() (uint64, error) {
+	dev, err := l.links.LinkByIndex(l.index)
 	if err != nil {
-		return fmt.Errorf("counters of %s: %w", l.j.spec.Name, err)
+		return 0, fmt.Errorf("counters of %s: %w", l.j.spec.Name, err)
 	}
-	done := min(sent, st.TxPackets-l.base.TxPackets)
-	if first && done == 0 {
-		return fmt.Errorf("%s sent none of %d frames: a veth drops them unless its peer has NAPI (ethtool -K PEER gro on, or an XDP program there); other drivers need ndo_xdp_xmit", l.j.spec.Name, sent)
+	return dev.Attrs().Statistics.TxPackets, nil
+}
+
+// count counts as sent, of those that the program made, what the interface says
+// that it sent.
+func (l *live) count(made uint64) (done uint64, err error) {
+	total, err := l.transmitted()
+	if err != nil {
+		return 0, err
 	}
+	done = min(made, total-l.base)
 	l.n.packets.Store(done)
 	l.n.bytes.Store(done * uint64(l.j.frames.Sizes.Max()))
-	l.n.refused.Store(sent - done)
+	return done, nil
+}
+
+// collect is count between two runs, when none is under way.
+func (l *live) collect(made uint64, first bool) error {
+	done, err := l.count(made)
+	if err != nil {
+		return err
+	}
+	if first && done == 0 {
+		return fmt.Errorf("%s sent none of %d frames: a veth drops them unless its peer has NAPI (ethtool -K PEER gro on, or an XDP program there); other drivers need ndo_xdp_xmit", l.j.spec.Name, made)
+	}
+	l.n.refused.Store(made - done)
 	return nil
 }
 
-func (l *live) close() error { return l.g.Close() }
+func (l *live) close() error {
+	l.links.Close()
+	return l.g.Close()
+}

@@ -86,3 +86,25 @@ func TestEthtoolLayout(t *testing.T) {
 		}
 	}
 }
+
+// TestBPFLayout compares with union bpf_attr of linux/bpf.h, of which x/sys has
+// no copy.
+func TestBPFLayout(t *testing.T) {
+	var a BPFTestRun
+	for _, c := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"data_in", unsafe.Offsetof(a.DataIn), 16},
+		{"repeat", unsafe.Offsetof(a.Repeat), 32},
+		{"ctx_size_in", unsafe.Offsetof(a.CtxSizeIn), 40},
+		{"ctx_in", unsafe.Offsetof(a.CtxIn), 48},
+		{"flags", unsafe.Offsetof(a.Flags), 64},
+		{"batch_size", unsafe.Offsetof(a.BatchSize), 72},
+		{"sizeof", unsafe.Sizeof(a), 80},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %d here, %d in the kernel's structure", c.name, c.got, c.want)
+		}
+	}
+}

@@ -10,10 +10,13 @@
 package livegen
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -108,18 +111,64 @@ func Probe() error {
 
 const xdpDrop = 1
 
-// Run sends n frames, or a few more if a signal interrupts the system call; Sent
-// tells. It blocks for as long as that takes, in the network namespace of the
-// calling thread. Each call sets up memory, so few large ones are best.
-func (g *Generator) Run(n uint32) error {
-	if n == 0 {
-		return nil
-	}
-	_, err := g.prog.Run(&ebpf.RunOptions{Data: g.spec.Frame, Repeat: n, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES, BatchSize: batch})
+// Run sends n frames, or fewer if ctx ends; Sent tells how many. It blocks for as
+// long as that takes, in the network namespace of the calling thread. Each call
+// sets up memory, and at its end waits until nobody can be using it any more,
+// some tens of milliseconds, so few large ones are best.
+func (g *Generator) Run(ctx context.Context, n uint32) error {
+	start, err := g.Sent()
 	if err != nil {
-		return hint(fmt.Errorf("run program: %w", err))
+		return err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer interrupt(ctx, unix.Gettid())()
+	for left := n; left != 0 && ctx.Err() == nil; {
+		e := testRun(g.prog.FD(), g.spec.Frame, left)
+		if e != unix.EINTR {
+			if e != 0 {
+				return hint(fmt.Errorf("run program: %w", e))
+			}
+			return nil
+		}
+		sent, err := g.Sent()
+		if err != nil {
+			return err
+		}
+		left = n - uint32(min(sent-start, uint64(n)))
 	}
 	return nil
+}
+
+// interruptEvery is between signals: one that comes before the system call does
+// not interrupt it.
+const interruptEvery = time.Millisecond
+
+// interrupt sends signals to thread tid from the end of ctx on, until the
+// function that it returns has returned. The signal is one that Go's runtime
+// sends to threads for purposes of its own, and takes for spurious.
+func interrupt(ctx context.Context, tid int) (end func()) {
+	over, gone := make(chan struct{}), make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(gone)
+		t := time.NewTicker(interruptEvery)
+		defer t.Stop()
+		for {
+			// The thread is there: it waits for us before it goes.
+			_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
+			select {
+			case <-over:
+				return
+			case <-t.C:
+			}
+		}
+	})
+	return func() {
+		close(over)
+		if !unhook() {
+			<-gone
+		}
+	}
 }
 
 // batch is how many frames the kernel hands to the driver at once.

@@ -1,12 +1,16 @@
 package livegen
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/netring/netring/internal/netlab"
 )
@@ -217,5 +221,60 @@ func TestSpecRefused(t *testing.T) {
 		if _, err := New(Spec{Frame: make([]byte, n)}); err == nil || !strings.Contains(err.Error(), "must be 14 to 3000") {
 			t.Errorf("%d bytes: %v", n, err)
 		}
+	}
+}
+
+// Signals that mean nothing neither end a run nor make it longer; the end of the
+// context ends it.
+func TestRunInterrupted(t *testing.T) {
+	netlab.NeedRoot(t)
+	l := netlab.Setup(t, "a", "b")
+	l.Pair(t, "a", "a0", "b", "b0", netlab.VethOpts{Offloads: map[string]bool{"rx-gro": true}})
+	f, _, _ := packet(false, false, 17, 60)
+	err := l.NS("a").Do(func() error {
+		ifi, err := net.InterfaceByName("a0")
+		if err != nil {
+			return err
+		}
+		g, err := New(Spec{Frame: f, Ifindex: ifi.Index})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		const n = 200_000
+		tid, over := unix.Gettid(), make(chan struct{})
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			for range 5 {
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Millisecond):
+					_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
+				}
+			}
+		}()
+		err = g.Run(t.Context(), n)
+		close(over)
+		<-gone
+		if err != nil {
+			return err
+		}
+		if sent, err := g.Sent(); err != nil || sent != n {
+			t.Errorf("sent %d, %v; want %d", sent, err, n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := g.Run(ctx, 1<<31); err != nil {
+			return err
+		}
+		if sent, err := g.Sent(); err != nil || sent <= n || sent >= 1<<31 {
+			t.Errorf("sent %d, %v; want some, and not all", sent-n, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

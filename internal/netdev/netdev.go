@@ -141,22 +141,6 @@ func XDPProgram(ifindex int) (id uint32) {
 	return id
 }
 
-// Stats are an interface's own counters.
-type Stats struct{ RxPackets, TxPackets, RxDropped, TxDropped uint64 }
-
-// ReadStats reads the counters of the interface.
-func ReadStats(ifindex int) (s Stats, err error) {
-	err = ring.ErrGone
-	attribute(ifindex, unix.IFLA_STATS64, func(b []byte) {
-		if len(b) < 64 {
-			return
-		}
-		u := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
-		s, err = Stats{RxPackets: u(0), TxPackets: u(1), RxDropped: u(6), TxDropped: u(7)}, nil
-	})
-	return s, err
-}
-
 // Qdisc returns the name of the interface's queueing discipline, "noqueue" for
 // a device that has none; empty if it cannot be told.
 func Qdisc(ifindex int) (name string) {
