@@ -25,6 +25,16 @@ func (c *config) reachable(spec *nm.PortSpec) error {
 	return nil
 }
 
+// largest is the most bytes of a frame with so many VLAN tags that r sends: that
+// of the interface's MTU where it has one, and what a slot holds.
+func largest(r *ring.Ring, tags int) int {
+	most := min(r.MaxFrame(), len(r.Buf(r.Head)))
+	if ifi, err := net.InterfaceByName(r.Port()); err == nil {
+		most = min(most, ifi.MTU+14+4*tags)
+	}
+	return most
+}
+
 // sourceMAC is the address that frames are from where none is given: that of
 // the interface, of the first one of a group, and one of its own for a port
 // that has none.

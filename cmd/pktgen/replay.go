@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,7 @@ type replayer struct {
 	src   *capture.Reader
 	pass  int
 	next  capture.Packet
+	most  [3]int // bytes of a frame that is sent, by its VLAN tags
 	fits  uint64 // packets of a pass that are sent
 	first int64  // time of the first packet
 	span  int64  // from the first packet to one mean distance after the last
@@ -68,6 +70,9 @@ type replayer struct {
 
 func (j *job) replayers(d *nm.Desc) (w []worker, err error) {
 	t := &replayer{sender: sender{j: j, r: d.TxRings()[0], left: j.count, bound: j.count != 0, n: &counts{}}}
+	for tags := range t.most {
+		t.most[tags] = largest(t.r, tags)
+	}
 	if t.file, err = os.Open(j.replay.file); err != nil {
 		return nil, err
 	}
@@ -97,6 +102,9 @@ func (t *replayer) survey() error {
 		if err == io.EOF {
 			break
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("packet %d: the file ends within it: leave it out (editcap -r FILE NEW 1-%d)", n+1, n)
+		}
 		if err != nil {
 			return fmt.Errorf("packet %d: %w", n+1, err)
 		}
@@ -110,21 +118,35 @@ func (t *replayer) survey() error {
 		end = max(end, p.Time)
 		t.fits++
 	}
-	if t.fits == 0 {
-		return fmt.Errorf("none of its %d packets can be sent through %s: they are no Ethernet frames, cut off, or larger than %d bytes", skipped, t.r.Port(), t.r.MaxFrame())
+	switch {
+	case t.fits == 0 && skipped == 0:
+		return errors.New("it has no packets")
+	case t.fits == 0:
+		return fmt.Errorf("none of its %d packets can be sent through %s: they are no Ethernet frames, cut off, or larger than %d bytes", skipped, t.r.Port(), t.most[0])
 	}
 	t.span = end - t.first
 	t.span += t.span / int64(max(t.fits-1, 1))
 	if skipped != 0 {
 		t.j.log.Warn("packets are left out of the replay: no Ethernet frames, cut off in the capture, or larger than the port sends",
-			"packets", skipped, "sent", t.fits, "largest", t.r.MaxFrame())
+			"packets", skipped, "sent", t.fits, "largest", t.most[0])
 	}
 	return t.src.Rewind()
 }
 
 // sendable reports whether a packet can be sent as it was.
 func (t *replayer) sendable(p *capture.Packet) bool {
-	return p.Ethernet && p.Length == len(p.Frame) && len(p.Frame) >= 14 && len(p.Frame) <= t.r.MaxFrame()
+	return p.Ethernet && p.Length == len(p.Frame) && len(p.Frame) >= 14 && len(p.Frame) <= t.most[tags(p.Frame)]
+}
+
+// tags counts the VLAN tags of a frame, up to two.
+func tags(frame []byte) (n int) {
+	for at := 12; n < 2 && len(frame) >= at+6; at += 4 {
+		if t := binary.BigEndian.Uint16(frame[at:]); t != 0x8100 && t != 0x88a8 {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // advance reads the next packet that is sent; false at the end of the replay.

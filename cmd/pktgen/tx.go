@@ -32,9 +32,8 @@ func (j *job) sender(r *ring.Ring, i int) (*sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := j.frames.Sizes.Max()
-	if most > r.MaxFrame() {
-		return nil, fmt.Errorf("frames of %d bytes: %s sends up to %d; use smaller ones or raise the MTU", most, j.spec.Name, r.MaxFrame())
+	if n, most := j.frames.Sizes.Max(), largest(r, len(j.frames.Tags)); n > most {
+		return nil, fmt.Errorf("frames of %d bytes: %s sends up to %d; use smaller ones or raise the MTU", n, j.spec.Name, most)
 	}
 	t := &sender{j: j, r: r, b: b, left: share(j.count, i, j.threads), bound: j.count != 0, n: &counts{}}
 	t.base.packets, t.base.bytes = r.Stats.Packets.Load(), r.Stats.Bytes.Load()

@@ -100,14 +100,14 @@ func ParseSizes(s string, lo, hi int) (z Sizes, err error) {
 	body, random := strings.CutPrefix(s, "random:")
 	first, last, two := strings.Cut(body, "-")
 	z.random = random
-	if z.lo, err = size(first, lo, hi); err != nil {
-		return Sizes{}, err
+	if z.lo, err = size(first, lo, hi); err == nil && two {
+		z.hi, err = size(last, lo, hi)
 	}
-	z.hi = z.lo
-	if two {
-		if z.hi, err = size(last, lo, hi); err != nil {
-			return Sizes{}, err
-		}
+	if err != nil {
+		return Sizes{}, fmt.Errorf("size %q: %w", s, err)
+	}
+	if !two {
+		z.hi = z.lo
 	}
 	if z.hi < z.lo || random && !two {
 		return Sizes{}, fmt.Errorf("size %q: must be N, N-M, random:N-M or imix", s)
@@ -119,7 +119,7 @@ func ParseSizes(s string, lo, hi int) (z Sizes, err error) {
 func size(s string, lo, hi int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < lo || n > hi {
-		return 0, fmt.Errorf("size %q: must be %d to %d bytes, without the checksum", s, lo, hi)
+		return 0, fmt.Errorf("must be N, N-M or random:N-M, each %d to %d bytes, without the checksum", lo, hi)
 	}
 	return n, nil
 }
