@@ -56,7 +56,8 @@ func (p *Packet) Meta(m *ring.Meta) bool { return p.Ring.Meta(p.Slot, m) }
 // Spec returns the port's name taken apart.
 func (d *Desc) Spec() PortSpec { return d.spec }
 
-// Port returns the driver's port, for what only that driver can do.
+// Port returns the driver's port, for what only that driver can do. The rings of
+// an interface on a switch are the switch's.
 func (d *Desc) Port() ring.Port { return d.port }
 
 // Switch returns the switch that the port is on, nil if it is on none.

@@ -37,8 +37,8 @@ func (o *SwitchOptions) isZero() bool { return o.Lookup == nil && o.Table == val
 // no port sends, and gathers batches, for 20 us at most, under load.
 //
 // The ports of a switch have their buffers in one region, or in few: the first
-// has room for four ports, each further one for twice as many. Between ports of
-// one region frames are moved by exchanging buffers, between others they are
+// has room for four ports, each further one for twice as many, in 64 MiB at most.
+// Between ports of one region frames are moved by exchanging buffers, between others they are
 // copied once.
 type Switch struct {
 	name  string
@@ -64,8 +64,9 @@ type Switch struct {
 
 const (
 	// firstPorts is how many ports of the first one's size share the first
-	// region.
+	// region; poolBytes bounds a region that more than one port shares.
 	firstPorts = 4
+	poolBytes  = 64 << 20
 	// switchDelay is the latency that a switch may add to gather batches:
 	// below the time in which a sender fills its ring.
 	switchDelay = 20 * time.Microsecond
@@ -145,7 +146,7 @@ func (s *Switch) pair(o mem.Options, pool *mem.Pool, extra int) (a, b *mem.Port,
 			return a, b, nil
 		}
 	}
-	if o.Pool, err = mem.NewPool(need*(firstPorts<<min(len(s.pools), 8)), s.bufSize); err != nil {
+	if o.Pool, err = mem.NewPool(s.poolBufs(need), s.bufSize); err != nil {
 		return nil, nil, err
 	}
 	if a, b, err = mem.Pair(o); err != nil {
@@ -153,6 +154,17 @@ func (s *Switch) pair(o mem.Options, pool *mem.Pool, extra int) (a, b *mem.Port,
 	}
 	s.pools = append(s.pools, o.Pool)
 	return a, b, nil
+}
+
+// poolBufs is how many buffers a new region has, for a port that needs so many
+// itself. s.mu is held.
+func (s *Switch) poolBufs(need int) int {
+	for n := firstPorts << min(len(s.pools), 8); n > 1; n /= 2 {
+		if need <= poolBytes/s.bufSize/n {
+			return n * need
+		}
+	}
+	return need
 }
 
 // port returns the open port of that name, nil if there is none. s.mu is held.
