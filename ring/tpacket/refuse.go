@@ -66,7 +66,6 @@ func (d *tx) insist(e unix.Errno) {
 	d.done.refused++
 	d.done.bytes += uint64(*l & lenMask)
 	*l |= sent
-	d.owed--
 	d.blank(d.unsent)
 }
 

@@ -26,7 +26,7 @@ func (d *tx) Reset(r *ring.Ring) error {
 	}
 	r.Stats.Drop(ring.DropClosed, lost)
 	d.done.refused, d.done.bytes, d.stuck.tries = 0, 0, 0
-	d.unsent, d.owed, d.begun = r.Head, 0, true
+	d.unsent, d.last, d.begun = r.Head, r.Head, true
 	for k := range uint32(r.Len()) {
 		*r.Slot(k) = ring.Slot{Buf: k, Off: txOffset + d.vnet}
 	}

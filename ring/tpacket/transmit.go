@@ -42,7 +42,7 @@ type tx struct {
 	large  *ring.Large                     // buffers that frames come in to go past the ring, nil without direct
 	lens   []uint32                        // of each handed over slot: bytes of its frame, and its marks
 	unsent uint32                          // first slot that the kernel has not begun to send
-	owed   uint32                          // of those from there on: without the mark sent
+	last   uint32                          // the slot after the last one that went by the ring
 	begun  bool                            // unsent is set
 	done   struct{ refused, bytes uint64 } // refused since the last complete
 	stuck  stuck                           // the frame that the kernel does not get rid of
@@ -84,7 +84,7 @@ func (d *tx) status(k uint32) uint32 { return word(d.at(k), abi.V2Status).Load()
 
 func (d *tx) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err error) {
 	if !d.begun {
-		d.unsent, d.begun = from, true
+		d.unsent, d.last, d.begun = from, from, true
 	}
 	accepted, err = d.post(r, from, to)
 	if d.unsent != accepted {
@@ -97,74 +97,95 @@ func (d *tx) Sync(r *ring.Ring, from, to uint32) (accepted, tail uint32, err err
 
 // post marks the frames of slots [from, to) for sending.
 func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
+	off, room, most := txOffset+d.vnet, d.frame-txOffset-d.vnet, uint32(r.MaxFrame())
 	for k := from; k != to; k++ {
-		s := *r.Slot(k) // once: it is plain memory of the program's
+		s := r.Slot(k)
+		// Read once: the slot is plain memory of the program's.
+		buf, n, flags := s.Buf, s.Len, s.Flags
+		if buf != k&d.mask && d.large.Taken(buf) {
+			if !d.postLarge(r, k) {
+				return k, d.bad(r, k)
+			}
+			continue
+		}
+		if buf != k&d.mask || s.Off != off || n < ethHdr || n > room || n > most && flags&ring.SlotGSO == 0 {
+			return k, d.bad(r, k)
+		}
 		frame := d.at(k)
-		b := frame
-		if s.Buf != k&d.mask {
-			b = d.takenLarge(s.Buf)
-		}
-		if err := d.check(r, k, &s, b); err != nil {
-			// What was in the slot is anybody's guess.
-			r.Slot(k).Buf = k & d.mask
-			d.large.Recover(r, k, r.Tail())
-			return k, err
-		}
-		b = b[s.Off-d.vnet : s.Off+s.Len]
-		mark := uint32(0)
+		d.lens[k&d.mask] = n
 		switch {
 		case d.vnet == 0:
-		case s.Flags&ring.SlotVnet == 0:
-			plainHeader(b[:d.vnet], s.Len)
+		case flags&ring.SlotVnet == 0:
+			plainHeader(frame[txOffset:off], n)
 		default:
-			mark = risky
+			d.lens[k&d.mask] |= risky
 		}
-		d.lens[k&d.mask] = s.Len | mark
-		size := s.Len + d.vnet
-		if d.direct != nil && s.Len >= directMin && (s.Flags&ring.SlotGSO != 0 || s.Len <= d.most) && d.past(r, k, b) {
-			size = 0 // no frame has this length: the kernel passes it over
-		} else {
-			d.owed++
+		if d.direct != nil && d.mayPass(n, flags) && d.past(r, k, frame[txOffset:off+n]) {
+			d.mark(frame, 0)
+			continue
 		}
-		if s.Buf != k&d.mask {
-			copy(frame[txOffset:], b[:size])
-			d.large.Give(s.Buf)
-			r.Slot(k).Buf = k & d.mask
-		}
-		binary.NativeEndian.PutUint32(frame[abi.V2Len:], size)
-		word(frame, abi.V2Status).Store(unix.TP_STATUS_SEND_REQUEST)
+		d.last = k + 1
+		d.mark(frame, n+d.vnet)
 	}
 	return to, nil
 }
 
-// takenLarge returns buffer i if it is a large one that a slot may name, else
-// nil.
-func (d *tx) takenLarge(i uint32) []byte {
-	if !d.large.Taken(i) {
-		return nil
-	}
-	return d.large.Buf(i)
+// mark hands a frame of the ring, with size bytes, over to the kernel. None has
+// no bytes: it passes that one over.
+func (d *tx) mark(frame []byte, size uint32) {
+	binary.NativeEndian.PutUint32(frame[abi.V2Len:], size)
+	word(frame, abi.V2Status).Store(unix.TP_STATUS_SEND_REQUEST)
 }
 
-// check reports what is wrong with slot k, which is s, with buffer b. Any frame
-// that passes fits the ring's frame, whatever buffer it is in.
-func (d *tx) check(r *ring.Ring, k uint32, s *ring.Slot, b []byte) error {
-	off, room := txOffset+d.vnet, d.frame-txOffset-d.vnet
-	if s.Len < ethHdr || s.Len > room || s.Off != off && (s.Buf == k&d.mask || s.Off < d.vnet) ||
-		uint64(s.Off)+uint64(s.Len) > uint64(len(b)) {
-		return fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d: must be buffer %d, offset %d, length %d to %d", ring.ErrSlot,
-			k, s.Buf, s.Off, s.Len, k&d.mask, off, ethHdr, room)
+// mayPass reports whether a frame of n bytes may go past the ring.
+func (d *tx) mayPass(n uint32, flags ring.SlotFlags) bool {
+	return n >= directMin && (flags&ring.SlotGSO != 0 || n <= d.most)
+}
+
+// postLarge is post of slot k, which names a large buffer: the frame goes past
+// the ring from there, or else by the ring's own, which it fits. False if the
+// slot is wrong.
+func (d *tx) postLarge(r *ring.Ring, k uint32) bool {
+	s := *r.Slot(k)
+	b := d.large.Buf(s.Buf)
+	if s.Off < d.vnet || s.Len < ethHdr || s.Len > d.frame-txOffset-d.vnet || uint64(s.Off)+uint64(s.Len) > uint64(len(b)) ||
+		s.Len > uint32(r.MaxFrame()) && s.Flags&ring.SlotGSO == 0 {
+		return false
 	}
-	if s.Len > uint32(r.MaxFrame()) && s.Flags&ring.SlotGSO == 0 {
+	b = b[s.Off-d.vnet : s.Off+s.Len]
+	d.lens[k&d.mask] = s.Len | risky
+	if s.Flags&ring.SlotVnet == 0 {
+		plainHeader(b[:d.vnet], s.Len)
+	}
+	frame, size := d.at(k), uint32(0)
+	if !d.mayPass(s.Len, s.Flags) || !d.past(r, k, b) {
+		size = uint32(copy(frame[txOffset:], b))
+		d.last = k + 1
+	}
+	d.large.Give(s.Buf)
+	r.Slot(k).Buf = k & d.mask
+	d.mark(frame, size)
+	return true
+}
+
+// bad says what is wrong with slot k, and repairs what is not the program's to
+// repair: what buffer it named is anybody's guess.
+func (d *tx) bad(r *ring.Ring, k uint32) error {
+	s := *r.Slot(k)
+	own, off, room := k&d.mask, txOffset+d.vnet, d.frame-txOffset-d.vnet
+	if s.Buf == own && s.Off == off && s.Len >= ethHdr && s.Len <= room {
 		return fmt.Errorf("%w: slot %d: %d bytes, at most %d with this MTU", ring.ErrTooLarge, k, s.Len, r.MaxFrame())
 	}
-	return nil
+	r.Slot(k).Buf = own
+	d.large.Recover(r, k, r.Tail())
+	return fmt.Errorf("%w: slot %d: buffer %d, offset %d, length %d: must be buffer %d, offset %d, length %d to %d", ring.ErrSlot,
+		k, s.Buf, s.Off, s.Len, own, off, ethHdr, room)
 }
 
 // past sends the frame of slot k past the ring, after everything before it; it
 // reports false if that cannot be done now.
 func (d *tx) past(r *ring.Ring, k uint32, frame []byte) bool {
-	if d.owed != 0 && (d.kick(r, k) != nil || d.owed != 0) {
+	if d.owes() && (d.kick(r, k) != nil || d.owes()) {
 		return false
 	}
 	r.Stats.Doorbells.Add(1)
@@ -180,6 +201,10 @@ func (d *tx) past(r *ring.Ring, k uint32, frame []byte) bool {
 	}
 	return true
 }
+
+// owes reports whether something before the slots to come, other than places of
+// frames that went past the ring, has not been sent.
+func (d *tx) owes() bool { return int32(d.last-d.unsent) > 0 }
 
 // plainHeader writes the virtio-net header of a frame that needs nothing done.
 func plainHeader(h []byte, n uint32) {
@@ -199,7 +224,6 @@ func (d *tx) kick(r *ring.Ring, accepted uint32) error {
 	for d.unsent != accepted && d.status(d.unsent)&unix.TP_STATUS_SEND_REQUEST == 0 {
 		if l := d.lens[d.unsent&d.mask]; l&sent == 0 {
 			sum += uint64(l & lenMask)
-			d.owed--
 		}
 		d.unsent++
 	}
