@@ -38,8 +38,8 @@ func (o *SwitchOptions) isZero() bool { return o.Lookup == nil && o.Table == val
 //
 // The ports of a switch have their buffers in one region, or in few: the first
 // has room for four ports, each further one for twice as many, in 64 MiB at most.
-// Between ports of one region frames are moved by exchanging buffers, between others they are
-// copied once.
+// Between ports of one region frames are moved by exchanging buffers, between
+// others they are copied once.
 type Switch struct {
 	name  string
 	sw    *vale.Switch
