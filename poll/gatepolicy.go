@@ -212,7 +212,9 @@ func (p *GatePolicy) stepOff(now time.Duration, d GateSample) GateVerdict {
 	lossy := drops >= gateDrops && lost*50 > d.Delivered+lost // 2 %
 	// What the worker sent may come in again at the other end of a veth, on
 	// this core: that is not receiving for the worker.
-	here := d.OnCore > d.Sent && 2*(d.OnCore-d.Sent) > d.Delivered
+	// The tenth is for frames that were sent in this sample and received in
+	// the next.
+	here := d.OnCore > d.Sent+d.Delivered/10 && 2*(d.OnCore-d.Sent) > lost
 	switch {
 	case d.Super > 0:
 		p.starved = 0

@@ -102,7 +102,7 @@ func mustPolicy(t *testing.T, c GateConfig) *GatePolicy {
 // falls to nothing.
 func TestGateLivelock(t *testing.T) {
 	const capacity = 1e9 / (500 + 1500)
-	for _, times := range []float64{1.3, 2, 4, 10} {
+	for _, times := range []float64{1.15, 1.3, 2, 4, 10} {
 		r := &receiver{recv: 500, fwd: 1500, here: true}
 		p := mustPolicy(t, GateConfig{})
 		r.run(t, p, times*capacity, time.Second)
