@@ -121,35 +121,13 @@ func (p *Packet) VLAN(i int) uint16 { return p.TCI[i] & 0xfff }
 // Parse fills p from an Ethernet frame, or from its first part with the
 // headers. It sets all of p.
 func Parse(frame []byte, p *Packet) {
-	if len(frame) < 14 {
-		p.cutOff(frame)
-		return
-	}
-	p.walk(frame, 14, binary.BigEndian.Uint16(frame[12:]))
-}
-
-// ParseNetwork fills p from what lies at offset l3 of frame, of type
-// etherType: a network header, or what follows the type of a VLAN tag. There
-// need not be an Ethernet header. It sets all of p.
-func ParseNetwork(frame []byte, l3 int, etherType uint16, p *Packet) {
-	if l3 < 0 || l3 > len(frame) {
-		p.cutOff(frame)
-		return
-	}
-	p.walk(frame, l3, etherType)
-}
-
-// cutOff fills p from a frame that has not got what it must have.
-func (p *Packet) cutOff(frame []byte) { *p = Packet{End: len(frame), Malformed: true} }
-
-// IsTag reports whether a VLAN tag follows an EtherType.
-func IsTag(t uint16) bool { return t == TypeVLAN || t == TypeQinQ || t == TypeQinQ91 }
-
-// walk fills p from the headers at offset l3, of type t.
-func (p *Packet) walk(frame []byte, l3 int, t uint16) {
 	*p = Packet{}
 	p.End = len(frame)
-	h := frame[l3:]
+	if len(frame) < 14 {
+		p.Malformed = true
+		return
+	}
+	t, h, l3 := binary.BigEndian.Uint16(frame[12:]), frame[14:], 14
 	for i := 0; i < MaxTags && IsTag(t); i++ {
 		if len(h) < 4 {
 			p.Malformed = true
@@ -169,6 +147,9 @@ func (p *Packet) walk(frame []byte, l3 int, t uint16) {
 		p.arp(h, l3)
 	}
 }
+
+// IsTag reports whether a VLAN tag follows an EtherType.
+func IsTag(t uint16) bool { return t == TypeVLAN || t == TypeQinQ || t == TypeQinQ91 }
 
 // arp looks for Ethernet and IPv4, 6 and 4 bytes of address.
 func (p *Packet) arp(h []byte, l3 int) {
@@ -202,7 +183,7 @@ func (p *Packet) ipv4(h []byte, l3 int) {
 	case frag&0x2000 != 0:
 		p.Fragment = FirstFragment
 	}
-	if proto == ProtoAH {
+	if isExtension(proto, IPv4) {
 		p.extensions(h, l3, proto)
 		return
 	}
@@ -223,7 +204,11 @@ func (p *Packet) ipv6(h []byte, l3 int) {
 	p.Kind, p.TOS, p.Proto, p.IPLen = IPv6, h[0]<<4|h[1]>>4, next, total
 	h, l3 = p.cut(h, l3, total)[40:], l3+40
 	p.Payload = l3
-	p.extensions(h, l3, next)
+	if isExtension(next, IPv6) {
+		p.extensions(h, l3, next)
+		return
+	}
+	p.transport(h, l3, next)
 }
 
 // cut returns the part of h that belongs to the packet, which starts at l3 of

@@ -95,11 +95,13 @@ func ether(b []byte, in *Packet) []byte {
 }
 
 func ip(b []byte, etherType uint16, in *Packet) []byte {
-	if etherType != TypeIPv4 && etherType != TypeIPv6 {
-		return nil
+	p := Packet{EtherType: etherType, End: len(b)}
+	switch etherType {
+	case TypeIPv4:
+		p.ipv4(b, 0)
+	case TypeIPv6:
+		p.ipv6(b, 0)
 	}
-	var p Packet
-	ParseNetwork(b, 0, etherType, &p)
 	if p.Kind == Other {
 		return nil
 	}
