@@ -49,19 +49,20 @@ func TestRivals(t *testing.T) {
 // to nothing to be seen by, and keeps to its share all the same.
 func TestWorkerShareFirst(t *testing.T) {
 	for _, frac := range []int{20, 50, 80} {
-		m := newSimulation(20*time.Second, 2_000_000)
+		m := newSimulation(10*time.Second, 200_000)
+		m.packetCost = 10 * time.Microsecond
 		m.greed, m.polite, m.shy = true, true, 37
 		w := m.run(t, Options{ControllerConfig: ControllerConfig{UserFrac: frac}})
 		before := m.used
-		m.end += 20 * time.Second // without the time that finding out took
+		m.end += 10 * time.Second // without the time that finding out took
 		m.stop.Store(false)
 		if err := w.run(m, m.stop); err != nil {
 			t.Fatal(err)
 		}
-		if theirs := 100 - 100*float64(m.used-before)/float64(20*time.Second); theirs < float64(frac)-2 {
+		if theirs := 100 - 100*float64(m.used-before)/float64(10*time.Second); theirs < float64(frac)-2 {
 			t.Errorf("user_frac %d: they got %.1f %%, held for %d ticks", frac, theirs, w.stats.read().Held)
 		}
-		if theirs := 100 - 100*m.share(40*time.Second); theirs < float64(frac)-8 {
+		if theirs := 100 - 100*m.share(20*time.Second); theirs < float64(frac)-16 {
 			t.Errorf("user_frac %d: they got %.1f %% from the start", frac, theirs)
 		}
 	}
@@ -71,10 +72,11 @@ func TestWorkerShareFirst(t *testing.T) {
 // worker in tick mode does by that time and no more.
 func TestWorkerTickStolen(t *testing.T) {
 	for _, frac := range []int{0, 50} {
-		m := newSimulation(10*time.Second, 2_000_000)
+		m := newSimulation(5*time.Second, 600_000)
+		m.packetCost = 2 * time.Microsecond
 		m.stealEvery, m.stealFor = 20*time.Millisecond, 1500*time.Microsecond
 		w := m.run(t, Options{Mode: Tick, ControllerConfig: ControllerConfig{UserFrac: frac}})
-		share := 100 * m.share(10*time.Second)
+		share := 100 * m.share(5*time.Second)
 		if want := float64(100 - frac); share < want*0.82 || share > want {
 			t.Errorf("user_frac %d: the worker used %.0f %% of the core, moved %d; %+v", frac, share, m.sources[0].moved, w.ctl.Counts())
 		}
@@ -83,11 +85,11 @@ func TestWorkerTickStolen(t *testing.T) {
 
 // And burst_max is reached if the handlers are fast enough.
 func TestWorkerTickBurstMax(t *testing.T) {
-	m := newSimulation(5*time.Second, 4_000_000)
+	m := newSimulation(time.Second, 1_000_000)
 	m.packetCost = 100
-	w := m.run(t, Options{Mode: Tick, ControllerConfig: ControllerConfig{BurstMax: 2000}})
-	if got := w.ctl.Counts().Burst; got != 2000 {
-		t.Errorf("burst is %d after 5 s, want burst_max 2000", got)
+	w := m.run(t, Options{Mode: Tick, ControllerConfig: ControllerConfig{BurstMax: 500}})
+	if got := w.ctl.Counts().Burst; got != 500 {
+		t.Errorf("burst is %d after a second, want burst_max 500", got)
 	}
 }
 

@@ -88,22 +88,22 @@ func TestWorkerLinger(t *testing.T) {
 		atLeast float64
 	}{
 		{"100 pps awaited", 100, 20 * time.Millisecond, false, 3, 1, 0.9},
-		{"100 pps not awaited", 100, 0, false, 410, 0.01, 0},
-		{"10 pps", 10, 20 * time.Millisecond, false, 100, 0.01, 0},
-		{"somebody wants the core", 100, 20 * time.Millisecond, true, 410, 0.10, 0},
+		{"100 pps not awaited", 100, 0, false, 205, 0.01, 0},
+		{"10 pps", 10, 20 * time.Millisecond, false, 50, 0.01, 0},
+		{"somebody wants the core", 100, 20 * time.Millisecond, true, 205, 0.10, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := newSimulation(2*time.Second, tc.pps)
-			m.greed = tc.greed
+			m := newSimulation(time.Second, tc.pps)
+			m.greed, m.roundCost = tc.greed, 5*time.Microsecond
 			w := m.run(t, Options{Linger: tc.linger})
 			if m.waits > tc.waits {
 				t.Errorf("%d sleeps, want at most %d", m.waits, tc.waits)
 			}
-			if s := m.share(2 * time.Second); s > tc.share || s < tc.atLeast {
+			if s := m.share(time.Second); s > tc.share || s < tc.atLeast {
 				t.Errorf("%.1f %% of the core, want %.0f to %.0f", 100*s, 100*tc.atLeast, 100*tc.share)
 			}
-			if got := m.sources[0].moved; got < 2*tc.pps-2 {
-				t.Errorf("moved %d of %d", got, 2*tc.pps)
+			if got := m.sources[0].moved; got < tc.pps-2 {
+				t.Errorf("moved %d of %d", got, tc.pps)
 			}
 			if w.pacer.pacing {
 				t.Error("pacing under light load")

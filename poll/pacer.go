@@ -62,15 +62,17 @@ func (p *pacer) round(now time.Duration, done int, full bool) {
 		return
 	}
 	d := now - p.winStart
+	// Rounds that are all full are full load, however long they take.
+	saturated := p.fulls >= paceFulls && (d < paceWindow || p.fulls == p.rounds)
 	if p.wakes >= paceWakes || p.fulls >= paceFulls {
-		if d < paceWindow && (p.fulls >= paceFulls || now-p.since >= p.hold) {
+		if saturated || d < paceWindow && now-p.since >= p.hold {
 			p.pacing, p.since = true, now
 			p.rate = float64(p.packets) / max(d, 100*time.Microsecond).Seconds()
 			p.restart(now)
 			return
 		}
 		p.restart(now)
-	} else if d >= paceWindow {
+	} else if d >= paceWindow && p.fulls < p.rounds {
 		p.restart(now)
 	}
 }
