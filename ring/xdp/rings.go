@@ -193,11 +193,12 @@ func (d *sender) post(r *ring.Ring, from, to uint32) (accepted uint32, err error
 	for ; k != to; k++ {
 		s := r.Slot(k)
 		buf, off, n, flags := s.Buf, uint64(s.Off), s.Len, s.Flags
-		if total := d.frameBytes(r, k, to); total > uint64(r.MaxFrame()) {
+		outside := n == 0 || off+uint64(n) > stride || n >= moreFollows
+		if total := d.frameBytes(r, k, to); !outside && total > uint64(r.MaxFrame()) {
 			err = fmt.Errorf("%w: slot %d: %d bytes, at most %d with this MTU", ring.ErrTooLarge, k, total, r.MaxFrame())
 			break
 		}
-		if n == 0 || off+uint64(n) > stride || n >= moreFollows || !d.mem.lend(buf, d.id) {
+		if outside || !d.mem.lend(buf, d.id) {
 			err = d.mem.badSlot(r, k, d.given)
 			break
 		}
