@@ -43,6 +43,7 @@ func TestUsageErrors(t *testing.T) {
 		{"hz", "--hz 0", []string{"--hz", "at least 1"}},
 		{"burst", "--each-burst 9999999", []string{"each_burst"}},
 		{"user frac", "--user-frac 100", []string{"user_frac", "99"}},
+		{"linger", "--linger 2s", []string{"linger", "between 0 and 1s"}},
 		{"queue", "--queue-packets -1", []string{"queue", "between"}},
 		{"staging", "--stage-bytes 100", []string{"staging", "packets"}},
 		{"prio", "--prio fast", []string{"--prio", "fast", "dscp=46", "udp=53"}},
