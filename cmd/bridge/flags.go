@@ -67,7 +67,7 @@ func (c *config) portFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.rx, "rx-version", "v2", "receive rings: v2 (single frames, lowest latency) or v3 (packed blocks)")
 	f.StringVar(&c.vnet, "vnet", "auto", "carry unfinished checksums and super-frames across: auto or off")
 	f.BoolVar(&c.qdiscBypass, "qdisc-bypass", false, "send past the queueing discipline; not faster on devices that have none")
-	f.StringVar(&c.profile, "profile", "throughput", "depth of the rings: throughput (deep), latency (shallow) or lowmem")
+	f.StringVar(&c.profile, "profile", "throughput", "throughput (deep rings), latency (shallow rings, --linger 20ms) or lowmem")
 	f.StringVar(&c.offload, "offload", "keep", "what to do about offloads: keep, or off to switch them off while running")
 }
 

@@ -43,6 +43,9 @@ the totals and exits with 0; the second exits at once.`,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := cli.NewLog(stderr, c.verbose)
+			if c.profile == "latency" && !cmd.Flags().Changed("linger") {
+				c.poll.Linger = latencyLinger
+			}
 			if err := c.validate(); err != nil {
 				return err
 			}

@@ -18,6 +18,9 @@ var profiles = map[string]tpacket.Profile{
 	"throughput": tpacket.Throughput, "latency": tpacket.Latency, "lowmem": tpacket.LowMemory,
 }
 
+// latencyLinger is --linger with --profile latency.
+const latencyLinger = 20 * time.Millisecond
+
 // portOptions are the driver's for the bridge's ports.
 func (c *config) portOptions() tpacket.Options {
 	o := tpacket.Options{

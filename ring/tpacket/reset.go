@@ -24,14 +24,17 @@ func (d *tx) Reset(r *ring.Ring) error {
 	if err := d.remake(); err != nil {
 		return err
 	}
-	r.Stats.Drop(ring.DropClosed, lost)
 	d.done.refused, d.done.bytes, d.stuck.tries = 0, 0, 0
 	d.unsent, d.last, d.begun = r.Head, r.Head, true
 	for k := range uint32(r.Len()) {
 		*r.Slot(k) = ring.Slot{Buf: k, Off: txOffset + d.vnet}
 	}
 	d.large.Recover(r, r.Head, r.Head)
-	return d.advance(r.Head & d.mask)
+	if err := d.advance(r.Head & d.mask); err != nil {
+		return err
+	}
+	r.Stats.Drop(ring.DropClosed, lost)
+	return nil
 }
 
 // remake puts a new socket with a new ring of the same shape where s has its

@@ -115,7 +115,7 @@ func latencyCase(d peer.DUT) Case {
 }
 
 func latency() Scenario {
-	const kernel, unpinned = "kernel bridge", "netring bridge, not pinned"
+	const kernel, unpinned, profile = "kernel bridge", "netring bridge, not pinned", "netring bridge, --profile latency"
 	return Scenario{
 		Name:  "latency",
 		Title: "Light load: latency, idle CPU and memory",
@@ -132,6 +132,8 @@ func latency() Scenario {
 		Goals: []Goal{
 			{Case: cNetring, Metric: mRTT50, Against: kernel, Max: 1.5, Text: "median RTT at most 1.5 times the kernel bridge's"},
 			{Case: unpinned, Metric: mRTT50, Against: kernel, Max: 1.5, Text: "the same, not pinned"},
+			{Case: profile, Metric: mRTT50, Against: kernel, Max: 1.5, Text: "the same, --profile latency"},
+			{Case: profile, Metric: mIdleCPU, Max: 1, Text: "idle CPU at most 1 %, --profile latency"},
 			{Case: cNetring, Metric: mIdleCPU, Max: 1, Text: "idle CPU at most 1 %"},
 			{Case: cNetring, Metric: mRSS, Max: 96, Text: "resident memory at most 96 MiB"},
 		},
@@ -139,6 +141,7 @@ func latency() Scenario {
 			var cases []Case
 			for _, d := range []peer.DUT{
 				peer.KernelBridge(kernel, false), e.Tools.Loose(cNetring, true), e.Tools.Loose(unpinned, false),
+				e.Tools.Loose(profile, true, "--profile=latency"),
 				e.Tools.Loose("netring bridge, V3 blocks", true, "--rx-version=v3"),
 				e.Tools.VnetFwd(cVnetFwd), Testpmd(e), e.Tools.Gopacket(cGopacket, true),
 			} {

@@ -184,6 +184,8 @@ func prio() Scenario {
 						cases = append(cases, prioCase(d, rate))
 					}
 				}
+				rule := fmt.Sprintf("--prio=tcp=%d", connPort)
+				cases = append(cases, prioCase(e.Tools.Bridge("both on, and "+rule, rule), rate))
 			}
 			return cases
 		},
