@@ -114,7 +114,7 @@ func (m *model) step(s byte) {
 }
 
 func (m *model) frame(size int, prio, parts bool) {
-	if m.rx.Len()-m.rx.Space() < 8 {
+	if m.rx.Len()-m.rx.Space() < 16 { // the longest frame comes in nine slots
 		return
 	}
 	id := m.id
