@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,9 +62,9 @@ func TestXDPDeliveryIdentical(t *testing.T) {
 func TestXDPConservation(t *testing.T) {
 	netlab.NeedRoot(t)
 	r := newRig(t, 2, plainEnds(1500))
-	p := r.startArgs("--json", "-i", "xdp:p1", "-i", "xdp:p2")
+	p := r.startArgs("--json", often, "-i", "xdp:p1", "-i", "xdp:p2")
 	f := startFlood(t, r.taps()[0])
-	time.Sleep(300 * time.Millisecond) // the length of the load, not a wait for anything
+	p.received(20000)
 	final := p.stop()
 	f.end()
 	if final.Received != final.Forwarded+final.Dropped || final.Forwarded == 0 {
