@@ -209,11 +209,7 @@ func TestLargeNotFirst(t *testing.T) {
 // TestLargeReset: Reset takes large buffers back from slots not handed over.
 func TestLargeReset(t *testing.T) {
 	in, out := newFakeRx2(t, 8, 2048, 10), newFakeDirect(t, 8, allGood)
-	out.d.remake = func() error {
-		clear(out.d.mem)
-		out.head = 0
-		return nil
-	}
+	out.d.remake = anew(out.d, &out.head)
 	moveSuper(t, in, out, 0)
 	moveSuper(t, in, out, 1)
 	if err := out.ring.Reset(); err != nil {

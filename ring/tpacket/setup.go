@@ -213,7 +213,7 @@ func (p *Port) addTransmitter(s *sock, i int) error {
 	d := newTx(s, p.dev, s.mem, s.geo, o.VnetLen)
 	d.most = uint32(p.dev.MTU + ethHdr)
 	if !p.handed {
-		d.remake = func() error { return p.remake(s) }
+		d.remake = func() (successor, error) { return p.remake(s) }
 	}
 	if d.direct, err = p.past(); err != nil {
 		return fmt.Errorf("socket for large frames: %w", err)

@@ -75,6 +75,11 @@ func (s *sock) rings(opt int, g Geometry, minBlock int, timeout time.Duration, h
 		}
 		g = smaller
 	}
+	return s.mapRing(g)
+}
+
+// mapRing maps the ring that the socket has, of shape g.
+func (s *sock) mapRing(g Geometry) error {
 	mem, err := unix.Mmap(s.fd, 0, int(g.Bytes()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map ring of %d bytes: %w", g.Bytes(), err)

@@ -19,10 +19,14 @@ type sender struct {
 	head   uint32
 	took   []int              // numbers of the frames sent
 	hold   bool               // frames stay in flight
+	down   bool               // nothing is sent
 	errnos map[int]unix.Errno // by number of the frame
 }
 
 func (s *sender) doorbell() (sum int, e unix.Errno) {
+	if s.down {
+		return -1, unix.ENETDOWN
+	}
 	for {
 		b := s.at(s.head)
 		w := word(b, abi.V2Status)
@@ -138,11 +142,7 @@ func TestReset(t *testing.T) {
 	if err := r.Reset(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("reset of a ring that cannot be made anew: %v", err)
 	}
-	f.d.remake = func() error {
-		clear(f.d.mem)
-		k.head = 0
-		return nil
-	}
+	f.d.remake = anew(f.d, &k.head)
 	for i := range 3 {
 		f.put(t, payload(60, i), nil)
 	}
@@ -168,14 +168,75 @@ func TestReset(t *testing.T) {
 	if len(k.took) != 20 || r.Pending() != 0 {
 		t.Errorf("%d of 20 frames sent after the reset, %d pending", len(k.took), r.Pending())
 	}
-	f.d.remake = func() error { return unix.ENOMEM }
-	if err := r.Reset(); !errors.Is(err, unix.ENOMEM) {
-		t.Errorf("reset without memory: %v", err)
+}
+
+// TestResetFails: a reset that fails, at whatever step, leaves the old ring as
+// it is, and its frames are counted once.
+func TestResetFails(t *testing.T) {
+	for step, want := range []error{unix.ENOMEM, unix.ENETDOWN, unix.EBUSY} {
+		f, k := newSender(t, ring.VnetLen)
+		r := f.ring
+		// Two frames sent and three under way, around the end of the ring.
+		for i := range 8 {
+			k.hold = i >= 6
+			f.put(t, payload(60, i), nil)
+			mustSync(t, r)
+		}
+		for i := range 3 {
+			f.put(t, payload(60, 8+i), nil)
+			mustSync(t, r)
+		}
+		word(f.d.at(6), abi.V2Status).Store(unix.TP_STATUS_AVAILABLE) // not seen by a Sync yet
+		good := anew(f.d, &k.head)
+		f.d.remake = func() (successor, error) {
+			s, err := good()
+			switch step {
+			case 0:
+				return s, want
+			case 1:
+				s.tx.bell = &sender{tx: s.tx, down: true}
+			case 2:
+				s.install = func() error { return want }
+			}
+			return s, err
+		}
+		for range 2 {
+			if err := r.Reset(); !errors.Is(err, want) {
+				t.Fatalf("reset: %v, want %v", err, want)
+			}
+		}
+		if p, c := r.Stats.Packets.Load(), r.Stats.Dropped(); p != 6 || c != 0 {
+			t.Errorf("%v: %d sent, %d dropped by a reset that failed; want 6 and 0", want, p, c)
+		}
+		f.d.remake = good
+		if err := r.Reset(); err != nil {
+			t.Fatal(err)
+		}
+		if p, b, c := r.Stats.Packets.Load(), r.Stats.Bytes.Load(), r.Stats.Drops[ring.DropClosed].Load(); p != 7 || b != 420 || c != 4 || r.Space() != 8 {
+			t.Errorf("%v: %d sent of %d bytes, %d closed, %d free; want 7 of 420, 4, 8", want, p, b, c, r.Space())
+		}
+		k.hold, k.took = false, nil
+		f.put(t, payload(60, 20), nil)
+		mustSync(t, r)
+		if len(k.took) != 1 || k.took[0] != 20 || r.Pending() != 0 {
+			t.Errorf("%v: sent %v after the reset", want, k.took)
+		}
 	}
-	f.put(t, payload(60, 20), nil)
-	mustSync(t, r)
-	if len(k.took) != 21 {
-		t.Error("the old ring does not go on after a reset that failed")
+}
+
+// anew remakes d's ring: memory of zeros and a kernel whose head is at its
+// start; *head becomes where it has got to.
+func anew(d *tx, head *uint32) func() (successor, error) {
+	return func() (successor, error) {
+		g := Geometry{FrameSize: int(d.frame), Frames: int(d.mask + 1)}
+		next := newTx(nil, nil, make([]byte, len(d.mem)), g, int(d.vnet))
+		kernel := &sender{tx: next}
+		next.bell = kernel
+		return successor{tx: next, discard: func() {}, install: func() error {
+			copy(d.mem, next.mem)
+			*head = kernel.head
+			return nil
+		}}, nil
 	}
 }
 

@@ -46,7 +46,7 @@ type tx struct {
 	begun  bool                            // unsent is set
 	done   struct{ refused, bytes uint64 } // refused since the last complete
 	stuck  stuck                           // the frame that the kernel does not get rid of
-	remake func() error                    // gives the ring a new socket and new memory
+	remake func() (successor, error)       // a new socket with new memory; nil where that cannot be
 }
 
 // sent marks the length of a frame that went out past the ring; its place in
@@ -273,15 +273,22 @@ func (d *tx) complete(r *ring.Ring, tail uint32) uint32 {
 		*r.Slot(oldest) = ring.Slot{Buf: oldest & d.mask, Off: txOffset + d.vnet}
 		tail++
 	}
-	if packets != 0 {
-		gone := min(d.done.refused, packets)
-		r.Stats.Packets.Add(packets - gone)
-		r.Stats.Bytes.Add(bytes - min(d.done.bytes, bytes))
-		r.Stats.Drop(ring.DropRefused, gone)
-		d.done.refused -= gone
-		d.done.bytes -= min(d.done.bytes, bytes)
-	}
+	d.count(r, packets, bytes)
 	return tail
+}
+
+// count adds finished slots, with so many bytes, to the counters: as sent, but
+// for what was refused among them.
+func (d *tx) count(r *ring.Ring, packets, bytes uint64) {
+	if packets == 0 {
+		return
+	}
+	gone := min(d.done.refused, packets)
+	r.Stats.Packets.Add(packets - gone)
+	r.Stats.Bytes.Add(bytes - min(d.done.bytes, bytes))
+	r.Stats.Drop(ring.DropRefused, gone)
+	d.done.refused -= gone
+	d.done.bytes -= min(d.done.bytes, bytes)
 }
 
 // drain rings the doorbell until all that was handed over is sent, at most for
