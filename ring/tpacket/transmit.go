@@ -68,8 +68,10 @@ const risky = 1 << 31
 
 // linear is the length up to which the whole frame is named as header in the
 // virtio-net header, so that the kernel copies it into the packet's linear part
-// and needs no page fragment for it.
-const linear = 256
+// and needs no page fragment for it. A fragment of a frame that an ordinary MTU
+// lets through costs more than its copy, above all where the packet stays in
+// this host, which copies it then into a page of its own.
+const linear = 2048
 
 func newTx(bell transmitter, dev *netdev.Device, mem []byte, g Geometry, vnet int) *tx {
 	return &tx{bell: bell, dev: dev, mem: mem, frame: uint32(g.FrameSize), vnet: uint32(vnet),

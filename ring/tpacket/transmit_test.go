@@ -152,15 +152,15 @@ func TestTransmitRefused(t *testing.T) {
 // TestTransmitHeader: frames without a header of the program's go out with an
 // empty one, whatever lay there before.
 func TestTransmitHeader(t *testing.T) {
-	f := newFakeTx(t, 2, 12, 1500)
+	f := newFakeTx(t, 2, 12, 9000)
 	for range 2 { // the second time over the first's header
 		f.put(t, payload(1000, 1), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16})
 		f.put(t, payload(100, 2), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2})
 		mustSync(t, f.ring)
 		f.finishAll()
 		mustSync(t, f.ring)
-		f.put(t, payload(1000, 3), nil)
-		f.put(t, payload(100, 4), nil)
+		f.put(t, payload(linear+1, 3), nil)
+		f.put(t, payload(linear, 4), nil)
 		mustSync(t, f.ring)
 		f.finishAll()
 		mustSync(t, f.ring)
@@ -168,7 +168,7 @@ func TestTransmitHeader(t *testing.T) {
 	var v ring.Vnet
 	for i, want := range []ring.Vnet{
 		{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16}, {Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2},
-		{}, {HdrLen: 100}, // a short one is all header, so that the kernel copies it
+		{}, {HdrLen: linear}, // a short one is all header, so that the kernel copies it
 	} {
 		if v.Decode(f.sent[i]); v != want {
 			t.Errorf("frame %d went with header %+v, want %+v", i, v, want)
