@@ -137,6 +137,34 @@ func TestLinkState(t *testing.T) {
 	}
 }
 
+// Frames held for a link that is down do not keep the worker busy.
+func TestLinkDownPatience(t *testing.T) {
+	c := newCable(t, Options{}, mem.Options{Slots: 16}).run()
+	tx := c.inner[1].TxRings()[0]
+	c.LinkState("in1", nil)
+	// More than the other end, which takes nothing, has room for.
+	for sent, end := 0, time.Now().Add(5*time.Second); sent < 64; time.Sleep(time.Millisecond) {
+		if sent += send(t, c.outer[0].TxRings()[0], sent, 64-sent, 60); time.Now().After(end) {
+			t.Fatalf("%d of 64 frames taken", sent)
+		}
+		if err := c.outer[0].TxRings()[0].Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.LinkState("in1", ring.ErrLinkDown)
+	time.Sleep(100 * time.Millisecond) // the last look while the link was up is over
+	const window = 400 * time.Millisecond
+	before, start := tx.Stats.Syncs.Load(), time.Now()
+	time.Sleep(window)
+	looks, most := tx.Stats.Syncs.Load()-before, 2+3*uint64(time.Since(start)/downWait)
+	if looks > most {
+		t.Errorf("%d looks at the transmit ring in %v, want at most %d", looks, time.Since(start), most)
+	}
+	if err := c.end(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A link that is gone ends the bridge with its name.
 func TestLinkGone(t *testing.T) {
 	c := newCable(t, Options{}, mem.Options{}).run()

@@ -103,7 +103,7 @@ func (s *station) Arm(w *poll.WaitSet) (ready bool) {
 	}
 	w.Ring(s.rx)
 	if s.out.Pending() != 0 {
-		w.Until(s.w.now() + pendingWait)
+		w.Until(s.w.now() + s.out.patience())
 	}
 	return s.rx.Space() != 0
 }
@@ -146,6 +146,14 @@ func (o *outlet) Flush() error {
 		return nil
 	}
 	return o.link.report(err)
+}
+
+// patience is how long the worker may sleep on what is pending.
+func (o *outlet) patience() time.Duration {
+	if o.link.down.Load() {
+		return downWait
+	}
+	return pendingWait
 }
 
 // Pending is what is on its way through this outlet.

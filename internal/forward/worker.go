@@ -15,6 +15,10 @@ import (
 // descriptor is not watched.
 const pendingWait = time.Millisecond
 
+// downWait is pendingWait while the link is down: looking after them rings the
+// doorbell, which nobody answers.
+const downWait = 50 * time.Millisecond
+
 // worker owns ring w of every link.
 type worker struct {
 	b        *Bridge
