@@ -214,7 +214,11 @@ func TestRefused(t *testing.T) {
 		ringtest.Put(t, tx, frame(unicast, nil, 60+i, i))
 		if i%7 == 3 {
 			bad++ // a header that contradicts the frame
-			tx.SetVnet(tx.Head-1, &ring.Vnet{Flags: ring.VnetNeedCsum, HdrLen: 2000, CsumStart: 34, CsumOffset: 16})
+			v := ring.Vnet{Flags: ring.VnetNeedCsum, HdrLen: 2000, CsumStart: 34, CsumOffset: 16}
+			if i%2 == 0 {
+				v.HdrLen, v.CsumStart = 0, 1000
+			}
+			tx.SetVnet(tx.Head-1, &v)
 		}
 		if i%5 == 0 {
 			if err := tx.Sync(); err != nil {

@@ -67,10 +67,11 @@ const directMin = 4096
 const risky = 1 << 31
 
 // linear is the length up to which the whole frame is named as header in the
-// virtio-net header, so that the kernel copies it into the packet's linear part
-// and needs no page fragment for it. A fragment of a frame that an ordinary MTU
-// lets through costs more than its copy, above all where the packet stays in
-// this host, which copies it then into a page of its own.
+// virtio-net header (unless it is a super-frame), so that the kernel copies it
+// into the packet's linear part and needs no page fragment for it. A fragment
+// of a frame that an ordinary MTU lets through costs more than its copy, above
+// all where the packet stays in this host, which copies it then into a page of
+// its own.
 const linear = 2048
 
 func newTx(bell transmitter, dev *netdev.Device, mem []byte, g Geometry, vnet int) *tx {
@@ -121,6 +122,9 @@ func (d *tx) post(r *ring.Ring, from, to uint32) (uint32, error) {
 			plainHeader(frame[txOffset:off], n)
 		default:
 			d.lens[k&d.mask] |= risky
+			if flags&ring.SlotGSO == 0 && n <= linear {
+				linearHeader(frame[txOffset:off], n)
+			}
 		}
 		if d.direct != nil && d.mayPass(n, flags) && d.past(r, k, frame[txOffset:off+n]) {
 			d.mark(frame, 0)
@@ -215,6 +219,16 @@ func plainHeader(h []byte, n uint32) {
 		v.HdrLen = uint16(n)
 	}
 	v.Encode(h)
+}
+
+// linearHeader makes the whole frame header in the virtio-net header of one that
+// is no super-frame, where that says less.
+func linearHeader(h []byte, n uint32) {
+	var v ring.Vnet
+	if v.Decode(h); v.GSOType == ring.VnetGSONone && uint32(v.HdrLen) < n {
+		v.HdrLen = uint16(n)
+		v.Encode(h[:ring.VnetLen])
+	}
 }
 
 // kick rings the doorbell for the slots [unsent, accepted). Those that the

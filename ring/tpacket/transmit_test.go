@@ -150,12 +150,13 @@ func TestTransmitRefused(t *testing.T) {
 }
 
 // TestTransmitHeader: frames without a header of the program's go out with an
-// empty one, whatever lay there before.
+// empty one, whatever lay there before. A short one that is no super-frame is
+// all header, so that the kernel copies it.
 func TestTransmitHeader(t *testing.T) {
 	f := newFakeTx(t, 2, 12, 9000)
 	for range 2 { // the second time over the first's header
 		f.put(t, payload(1000, 1), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16})
-		f.put(t, payload(100, 2), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2})
+		f.put(t, payload(linear+1, 2), &ring.Vnet{Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2})
 		mustSync(t, f.ring)
 		f.finishAll()
 		mustSync(t, f.ring)
@@ -164,16 +165,23 @@ func TestTransmitHeader(t *testing.T) {
 		mustSync(t, f.ring)
 		f.finishAll()
 		mustSync(t, f.ring)
+		f.put(t, payload(1000, 5), &ring.Vnet{Flags: ring.VnetNeedCsum, HdrLen: 1001, CsumStart: 34, CsumOffset: 16})
+		f.put(t, payload(1000, 6), &ring.Vnet{GSOType: ring.VnetGSOTCPv4, HdrLen: 54, GSOSize: 500})
+		mustSync(t, f.ring)
+		f.finishAll()
+		mustSync(t, f.ring)
 	}
 	var v ring.Vnet
 	for i, want := range []ring.Vnet{
-		{Flags: ring.VnetNeedCsum, CsumStart: 34, CsumOffset: 16}, {Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2},
-		{}, {HdrLen: linear}, // a short one is all header, so that the kernel copies it
+		{Flags: ring.VnetNeedCsum, HdrLen: 1000, CsumStart: 34, CsumOffset: 16}, {Flags: ring.VnetNeedCsum, CsumStart: 14, CsumOffset: 2},
+		{}, {HdrLen: linear},
+		{Flags: ring.VnetNeedCsum, HdrLen: 1001, CsumStart: 34, CsumOffset: 16}, // the kernel's to refuse
+		{GSOType: ring.VnetGSOTCPv4, HdrLen: 54, GSOSize: 500},
 	} {
 		if v.Decode(f.sent[i]); v != want {
 			t.Errorf("frame %d went with header %+v, want %+v", i, v, want)
 		}
-		if !bytes.Equal(f.sent[i], f.sent[i+4]) && i != 2 && i != 3 {
+		if !bytes.Equal(f.sent[i], f.sent[i+6]) && i != 2 && i != 3 {
 			t.Errorf("frame %d differs the second time", i)
 		}
 	}
