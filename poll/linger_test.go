@@ -88,7 +88,7 @@ func TestWorkerLinger(t *testing.T) {
 		atLeast float64
 	}{
 		{"100 pps awaited", 100, 20 * time.Millisecond, false, 3, 1, 0.9},
-		{"100 pps not awaited", 100, 0, false, 205, 0.01, 0},
+		{"100 pps foreseen", 100, 0, false, 205, 0.03, 0},
 		{"10 pps", 10, 20 * time.Millisecond, false, 50, 0.01, 0},
 		{"somebody wants the core", 100, 20 * time.Millisecond, true, 205, 0.10, 0},
 	} {
@@ -109,6 +109,22 @@ func TestWorkerLinger(t *testing.T) {
 				t.Error("pacing under light load")
 			}
 		})
+	}
+}
+
+// Packets that come in a steady rhythm find the worker awake, and others wake
+// it up.
+func TestWorkerRhythm(t *testing.T) {
+	for _, tc := range []struct {
+		pps       int
+		low, high uint64 // wake-ups spared
+	}{{100, 180, 200}, {20, 30, 40}, {1000, 0, 0}} {
+		m := newSimulation(2*time.Second, tc.pps)
+		w := m.run(t, Options{})
+		s := w.stats.read()
+		if s.Caught < tc.low || s.Caught > tc.high || s.Wakes+s.Caught < uint64(2*tc.pps)-5 {
+			t.Errorf("%d pps: %d wake-ups and %d spared, want %d to %d of these", tc.pps, s.Wakes, s.Caught, tc.low, tc.high)
+		}
 	}
 }
 

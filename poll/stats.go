@@ -13,6 +13,7 @@ type WorkerStats struct {
 	Naps    uint64 // sleeps by the clock
 	Waits   uint64 // sleeps in poll(2)
 	Wakes   uint64 // ends of those by something that was ready
+	Caught  uint64 // wakes spared: packets that found the worker awake for them
 	Errors  uint64 // descriptors that signalled an error
 	Load    uint64 // gauge: percent of a tick that the last pass took
 
@@ -21,7 +22,7 @@ type WorkerStats struct {
 
 // workerStats is written by the worker alone.
 type workerStats struct {
-	rounds, empty, packets, checks, ticks, held, naps, waits, wakes, errors, load atomic.Uint64
+	rounds, empty, packets, checks, ticks, held, naps, waits, wakes, caught, errors, load atomic.Uint64
 
 	short, lost, suspect, stalled, pending, burst atomic.Uint64
 }
@@ -49,7 +50,7 @@ func (s *workerStats) controller(c *Controller) {
 func (s *workerStats) read() WorkerStats {
 	return WorkerStats{
 		Rounds: s.rounds.Load(), Empty: s.empty.Load(), Packets: s.packets.Load(), Checks: s.checks.Load(), Ticks: s.ticks.Load(),
-		Held: s.held.Load(), Naps: s.naps.Load(), Waits: s.waits.Load(), Wakes: s.wakes.Load(), Errors: s.errors.Load(), Load: s.load.Load(),
+		Held: s.held.Load(), Naps: s.naps.Load(), Waits: s.waits.Load(), Wakes: s.wakes.Load(), Caught: s.caught.Load(), Errors: s.errors.Load(), Load: s.load.Load(),
 		Controller: ControllerCounts{Short: s.short.Load(), Lost: s.lost.Load(), Suspect: s.suspect.Load(), Stalled: s.stalled.Load(),
 			Pending: s.pending.Load(), Burst: int(s.burst.Load())},
 	}

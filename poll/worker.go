@@ -197,6 +197,7 @@ func (w *worker) chunk(now time.Duration) error {
 // observe lets those who decide about sleeping see the outcome of a round.
 func (w *worker) observe(now time.Duration, done int, full bool) {
 	if w.linger.round(now, done) {
+		w.stats.caught.Add(1)
 		w.pacer.woke() // it would have, had we slept
 	}
 	w.pacer.round(now, done, full)
@@ -273,7 +274,7 @@ func (w *worker) interrupt(now time.Duration) error {
 // turn lets others have the core now and then while we are awake for nothing,
 // and makes us sleep if one wanted it.
 func (w *worker) turn(now time.Duration) {
-	if now < w.turnAt || now-w.linger.since < lingerTurn {
+	if now < w.turnAt || now-w.linger.since < lingerTurn || w.linger.due(now) {
 		return
 	}
 	w.sys.yield()
@@ -299,7 +300,7 @@ func (w *worker) wait(now time.Duration) error {
 			w.owners = append(w.owners, i)
 		}
 	}
-	s.Until(max(w.nextCheck, now+sleepCheck))
+	s.Until(w.linger.alarm(now, max(w.nextCheck, now+sleepCheck)))
 	w.stats.waits.Add(1)
 	n, err := w.sys.wait(s.fds, s.until, w.linger.hot(now))
 	w.wokeAt = w.sys.now()

@@ -97,6 +97,7 @@ type workerReport struct {
 	Naps    uint64 `json:"naps"`
 	Waits   uint64 `json:"waits"`
 	Wakes   uint64 `json:"wakes"`
+	Caught  uint64 `json:"wakes_spared"`
 	Errors  uint64 `json:"poll_errors"`
 	Load    uint64 `json:"load_percent"`
 	Burst   int    `json:"burst"`
@@ -111,7 +112,7 @@ func newWorkerReport(w *poll.WorkerStats) workerReport {
 	c := &w.Controller
 	return workerReport{
 		Rounds: w.Rounds, Empty: w.Empty, Packets: w.Packets, Ticks: w.Ticks, Held: w.Held, Naps: w.Naps,
-		Waits: w.Waits, Wakes: w.Wakes, Errors: w.Errors, Load: w.Load,
+		Waits: w.Waits, Wakes: w.Wakes, Caught: w.Caught, Errors: w.Errors, Load: w.Load,
 		Burst: c.Burst, Pending: c.Pending, Lost: c.Lost, Short: c.Short, Suspect: c.Suspect, Stalled: c.Stalled,
 	}
 }

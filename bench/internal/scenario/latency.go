@@ -121,7 +121,7 @@ func latency() Scenario {
 		Title: "Light load: latency, idle CPU and memory",
 		About: fmt.Sprintf("%d pings, one every %v, through an otherwise idle forwarder; its CPU time while nothing is sent; its peak "+
 			"resident memory after a burst of full load. Both ends of the ping are on the source's core, where the kernel bridge works too; a "+
-			"forwarder pinned to the other core has to be woken there, twice per round trip, and on a virtual machine waking an idle core is dear.", pings, pingInterval),
+			"forwarder pinned to the other core has to be woken there, and on a virtual machine waking an idle core is dear.", pings, pingInterval),
 		Warm: shortWarm, Window: shortWindow, NoWarmup: true, Each: pings*pingInterval + 1200*time.Millisecond,
 		Columns: []Column{
 			{Metric: mRTT50, Head: "median RTT us", Range: true},
