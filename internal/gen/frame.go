@@ -32,27 +32,6 @@ type Config struct {
 	Probe          bool   // payload starts with a [Probe]
 }
 
-// Probe lies at the start of the payload of numbered frames.
-type Probe struct {
-	Seq  uint64
-	Time int64 // nanoseconds on the sender's clock
-	Kind ProbeKind
-}
-
-// ProbeKind tells probes apart.
-type ProbeKind uint16
-
-const (
-	ProbeSeq ProbeKind = iota // one of a numbered stream
-	ProbePing
-	ProbePong
-)
-
-// ProbeLen is the bytes of a probe: magic, kind, number, time.
-const ProbeLen = 4 + 2 + 8 + 8
-
-const probeMagic = 0x6e72_7067 // "nrpg"
-
 // Builder writes frames. It belongs to one goroutine.
 type Builder struct {
 	cfg     Config
@@ -259,8 +238,40 @@ func (b *Builder) Next(buf []byte, p *Probe) int {
 	}
 	buf = buf[:n]
 	copy(buf, b.head)
-	body := buf[b.payload:]
-	copy(body, b.fill)
+	copy(buf[b.payload:], b.fill)
+	b.vary(buf, p)
+	return n
+}
+
+// Prime writes to buf what all frames have in common; false if the largest of
+// them does not fit.
+func (b *Builder) Prime(buf []byte) bool {
+	if len(buf) < b.payload+len(b.fill) {
+		return false
+	}
+	if b.frame != nil {
+		copy(buf, b.frame)
+		return true
+	}
+	copy(buf, b.head)
+	copy(buf[b.payload:], b.fill)
+	return true
+}
+
+// NextIn is Next for a buffer that was primed and that nobody but NextIn has
+// written to since: it writes what differs from frame to frame only.
+func (b *Builder) NextIn(buf []byte, p *Probe) int {
+	if b.frame != nil {
+		return len(b.frame)
+	}
+	n := b.cfg.Sizes.Next()
+	b.vary(buf[:n], p)
+	return n
+}
+
+// vary completes a frame that has all that does not vary, and moves on.
+func (b *Builder) vary(f []byte, p *Probe) {
+	body := f[b.payload:]
 	sum := b.sums[len(body)/2]
 	if len(body)%2 == 1 {
 		sum += uint64(b.fill[len(body)-1]) << 8
@@ -269,9 +280,8 @@ func (b *Builder) Next(buf []byte, p *Probe) int {
 		p.put(body)
 		sum += packet.Sum(body[4:ProbeLen], 0)
 	}
-	b.transport(buf, sum, b.network(buf))
+	b.transport(f, sum, b.network(f))
 	b.advance()
-	return n
 }
 
 // network writes lengths and addresses, and the checksum of IPv4; it returns the
@@ -350,32 +360,3 @@ func (b *Builder) Flows() uint64 {
 
 // PayloadOffset is where the payload starts in every frame.
 func (b *Builder) PayloadOffset() int { return b.payload }
-
-func (p *Probe) put(body []byte) {
-	_ = body[ProbeLen-1]
-	binary.BigEndian.PutUint16(body[4:], uint16(p.Kind))
-	binary.BigEndian.PutUint64(body[6:], p.Seq)
-	binary.BigEndian.PutUint64(body[14:], uint64(p.Time))
-}
-
-// FindProbe looks for a probe in a received frame: behind UDP, TCP or ICMP, and
-// nowhere else.
-func FindProbe(frame []byte, p *Probe) bool {
-	var h packet.Packet
-	packet.Parse(frame, &h)
-	at := h.Payload
-	if h.L4 == 0 || h.Fragment != packet.Whole {
-		return false
-	}
-	if h.Proto == packet.ProtoICMP || h.Proto == packet.ProtoICMPv6 {
-		at = h.L4 + 8
-	}
-	if at > len(frame) || len(frame)-at < ProbeLen || binary.BigEndian.Uint32(frame[at:]) != probeMagic {
-		return false
-	}
-	body := frame[at:]
-	p.Kind = ProbeKind(binary.BigEndian.Uint16(body[4:]))
-	p.Seq = binary.BigEndian.Uint64(body[6:])
-	p.Time = int64(binary.BigEndian.Uint64(body[14:]))
-	return true
-}
