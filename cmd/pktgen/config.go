@@ -91,7 +91,7 @@ func (c *config) flags(f *pflag.FlagSet) {
 }
 
 // defaultBurst is where more frames a doorbell stop to gain anything.
-const defaultBurst = 256
+const defaultBurst = 512
 
 // plan is a checked command line.
 type plan struct {

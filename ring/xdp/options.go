@@ -29,6 +29,10 @@ const (
 // may lock so much memory, see [FitSlots].
 const DefaultSlots = 2048
 
+// SendSlots is that of a port that only sends. It does not have to bridge a
+// pause of the program's, and what it sends stays in the cache.
+const SendSlots = 512
+
 // minMultiSlots is the smallest ring that holds the longest frame of several
 // buffers, which has 17 parts and a head (MAX_SKB_FRAGS).
 const minMultiSlots = 32
@@ -37,7 +41,7 @@ const minMultiSlots = 32
 // the best mode there is, promiscuous.
 type Options struct {
 	Queues      []int // hardware queues to open; nil means all
-	Slots       int   // of each ring, a power of two; 0 means DefaultSlots, or fewer
+	Slots       int   // of each ring, a power of two; 0 means DefaultSlots, with TXOnly SendSlots, or fewer
 	Attach      Attach
 	ZeroCopy    ZeroCopy
 	MultiBuffer bool // frames larger than a buffer take several slots

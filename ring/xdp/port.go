@@ -96,11 +96,14 @@ func open(name string, m *Mem, o Options) (p *Port, err error) {
 // memory takes the port's frames from m, or from memory of its own.
 func (p *Port) memory(m *Mem, o *Options) (err error) {
 	size := FrameSize(p.dev.MTU, o.MultiBuffer)
-	switch {
-	case o.Slots == 0 && m == nil:
-		o.Slots = FitSlots(DefaultSlots, 2*len(o.Queues), size)
-	case o.Slots == 0:
+	if o.Slots == 0 {
 		o.Slots = DefaultSlots
+		if o.TXOnly {
+			o.Slots = SendSlots
+		}
+		if m == nil {
+			o.Slots = FitSlots(o.Slots, 2*len(o.Queues), size)
+		}
 	}
 	need := 2 * o.Slots * len(o.Queues)
 	if m == nil {
