@@ -53,6 +53,10 @@ func (d *fakeTx) Reset(*ring.Ring) error {
 	}
 	d.r.Stats.Drop(ring.DropClosed, uint64(d.to-d.from))
 	d.lost += int(d.to - d.from)
+	// Of a frame that it was in the middle of, nobody sees the beginning.
+	for n := len(d.out); n != 0 && d.out[n-1].flags&ring.SlotMoreFrag != 0; n-- {
+		d.out = d.out[:n-1]
+	}
 	d.from = d.r.Head
 	d.to = d.from
 	return nil
