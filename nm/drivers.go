@@ -2,7 +2,6 @@ package nm
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"golang.org/x/net/bpf"
@@ -121,13 +120,12 @@ type XDPOptions struct {
 // [xdp.Open] opens.
 func (p *PortSpec) XDPOptions(o xdp.Options) (XDPOptions, error) {
 	x := XDPOptions{Options: o}
-	for what, rx := range map[string]int{"rings": conf(p, "rx", "rings"), "slots": conf(p, "rx", "slots")} {
-		if tx := conf(p, "tx", what); rx != tx {
-			return x, fmt.Errorf("an AF_XDP port has as many transmit as receive %s: give both with @conf:%[1]s=", what)
-		}
+	n := conf(p, "rx", "rings")
+	if n != conf(p, "tx", "rings") {
+		return x, errors.New("an AF_XDP port has as many transmit as receive rings: give both with @conf:rings=")
 	}
 	set(&x.Slots, conf(p, "rx", "slots"))
-	n := conf(p, "rx", "rings")
+	set(&x.TxSlots, conf(p, "tx", "slots"))
 	switch {
 	case p.Select == OneRing && n > 1:
 		return x, errors.New("one ring (-N) does not go with several rings")

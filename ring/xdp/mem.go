@@ -37,7 +37,8 @@ type Mem struct {
 
 // NewMem maps frames frames of frameSize bytes; frameSize is 2048 or 4096 (a
 // power of two up to the page size, as the kernel wants it), 0 for the default.
-// A port takes twice its slots for each queue.
+// A port takes twice its slots for each queue, and gives back what its transmit
+// rings turn out not to need.
 func NewMem(frames, frameSize int) (*Mem, error) {
 	if frameSize == 0 {
 		frameSize = DefaultFrameSize

@@ -22,7 +22,7 @@ type Port struct {
 	wakeFD int
 	prog   *program
 	queues []*queue
-	frames []uint32 // all frames of the port's rings, as taken from mem
+	frames []uint32 // taken from mem, and in no ring of the port yet
 	rx, tx []*ring.Ring
 	rxs    []*receiver
 	txs    []*sender
@@ -104,6 +104,9 @@ func (p *Port) memory(m *Mem, o *Options) (err error) {
 		if m == nil {
 			o.Slots = FitSlots(o.Slots, 2*len(o.Queues), size)
 		}
+		if o.TxSlots > o.Slots {
+			return fmt.Errorf("transmit slots %d: must not be more than the %d of a receive ring", o.TxSlots, o.Slots)
+		}
 	}
 	need := 2 * o.Slots * len(o.Queues)
 	if m == nil {
@@ -146,22 +149,26 @@ func maxQueue(ids []int) (m int) {
 	return m
 }
 
-// rings makes the rings over the queues and fills the kernel's fill rings.
+// rings makes the rings over the queues and fills the kernel's fill rings. What
+// no ring has use for goes back to the memory.
 func (p *Port) rings(o *Options) error {
-	frames := p.frames
 	for i, q := range p.queues {
 		c := ring.Config{Port: p.dev.Name, Index: i, Slots: o.Slots, Region: p.mem.region, Life: p.life,
 			FD: q.fd, WakeFD: p.wakeFD, MultiSlot: o.MultiBuffer, MaxFrame: p.dev.MTU + 14 + 8}
 		if !o.TXOnly {
-			if err := p.receiver(c, q, frames[:o.Slots], o.Coalesce); err != nil {
+			if err := p.receiver(c, q, p.frames[:c.Slots], o.Coalesce); err != nil {
 				return err
 			}
+			p.frames = p.frames[c.Slots:]
 		}
-		if err := p.sender(c, q, frames[o.Slots:2*o.Slots]); err != nil {
+		c.Slots = o.sendSlots(q.mode)
+		if err := p.sender(c, q, p.frames[:c.Slots]); err != nil {
 			return err
 		}
-		frames = frames[2*o.Slots:]
+		p.frames = p.frames[c.Slots:]
 	}
+	p.mem.give(p.frames)
+	p.frames = nil
 	return nil
 }
 
@@ -282,9 +289,7 @@ func (p *Port) cleanup() error {
 // leave gives the frames of the port back to its memory. With rings that
 // exchanged frames with other ports, those it has now are not those it took.
 func (p *Port) leave() error {
-	if p.rx == nil && p.tx == nil {
-		p.mem.give(p.frames)
-	}
+	p.mem.give(p.frames)
 	for i, r := range p.rx {
 		p.mem.recall(r, p.rxs[i].id, r.Tail())
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -200,6 +201,9 @@ func TestErrors(t *testing.T) {
 	if _, err := in("a0", xdp.Options{Slots: 3}); err == nil {
 		t.Error("3 slots accepted")
 	}
+	if _, err := in("a0", xdp.Options{Slots: 64, TxSlots: 128}); err == nil {
+		t.Error("more transmit than receive slots accepted")
+	}
 	if _, err := in("a0", xdp.Options{ZeroCopy: xdp.ZeroCopyForce}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("zero-copy on veth: %v", err)
 	}
@@ -217,6 +221,49 @@ func TestErrors(t *testing.T) {
 		t.Fatalf("open again: %v", err)
 	}
 	p2.Close()
+}
+
+// A veth copies, so a transmit ring is small unless asked for; what it does not
+// need is free for other ports, and Close gives back the rest.
+func TestTransmitSlots(t *testing.T) {
+	netlab.NeedNet(t)
+	netlab.NeedRoot(t)
+	l := netlab.Setup(t, "a", "b")
+	l.Pair(t, "a", "a0", "b", "b0", netlab.VethOpts{})
+	const slots = 2 * xdp.CopySlots
+	for _, c := range []struct {
+		o    xdp.Options
+		want int
+	}{
+		{xdp.Options{Slots: slots}, xdp.CopySlots},
+		{xdp.Options{Slots: 16}, 16},
+		{xdp.Options{Slots: slots, TxSlots: slots}, slots},
+		{xdp.Options{Slots: slots, TxSlots: 8}, 8},
+		{xdp.Options{Slots: slots, TXOnly: true}, slots},
+	} {
+		m, err := xdp.NewMem(2*slots, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := open(t, l.NS("a"), "a0", m, c.o)
+		tx, held := p.TxRings()[0], 0
+		for _, r := range slices.Concat(p.RxRings(), p.TxRings()) {
+			held += r.Len()
+		}
+		if tx.Len() != c.want {
+			t.Errorf("%+v: %d transmit slots, want %d", c.o, tx.Len(), c.want)
+		}
+		if got := m.Free(); got != 2*slots-held {
+			t.Errorf("%+v: %d frames free, want all but %d", c.o, got, held)
+		}
+		send(t, tx, 3*slots, 60)
+		if err := errors.Join(p.Close(), m.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Free(); got != 2*slots {
+			t.Errorf("%+v: %d frames free after Close, want %d", c.o, got, 2*slots)
+		}
+	}
 }
 
 func TestHostileSlots(t *testing.T) {
