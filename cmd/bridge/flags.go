@@ -319,5 +319,8 @@ func parseCPUs(s string) ([]int, error) {
 		}
 		cpus = append(cpus, n)
 	}
+	if err := cli.CheckCPUs(cpus); err != nil {
+		return nil, fmt.Errorf("--cpu: %w", err)
+	}
 	return cpus, nil
 }

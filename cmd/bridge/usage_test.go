@@ -29,6 +29,7 @@ func TestUsageErrors(t *testing.T) {
 		{"drain", "--drain 2h", []string{"--drain", "1m"}},
 		{"workers", "--workers 0", []string{"--workers", "between 1 and 64"}},
 		{"cpu", "--cpu one", []string{"--cpu", "one", "such as"}},
+		{"cpu that is not there", "--cpu 1023", []string{"--cpu", "CPU 1023", "nproc"}},
 		{"cpu twice", "--workers 2 --cpu 1,1", []string{"named twice"}},
 		{"cpu count", "--workers 2 --cpu 1", []string{"1 CPUs for 2 workers", "--workers 1"}},
 		{"rx version", "--rx-version v4", []string{"--rx-version", "v2 or v3"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/netring/netring/internal/cli"
 	"github.com/netring/netring/internal/gen"
 	"github.com/netring/netring/nm"
 	"github.com/netring/netring/ring"
@@ -161,6 +162,9 @@ func (c *config) plan() (*plan, error) {
 		return nil, fmt.Errorf("--histogram-file goes with ping and rxseq, not with %s", c.function)
 	}
 	if p.rates, err = parseRate(c.rate); err != nil {
+		return nil, err
+	}
+	if err := cli.CheckCPUs(c.cpus); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(c.replay.validate(c), c.bench.validate(p)); err != nil {

@@ -316,6 +316,7 @@ func TestUsage(t *testing.T) {
 		"-i eth0 -f nosuch":                              "one of tx",
 		"-i eth0 extra":                                  "unexpected argument",
 		"-i eth0 -b 0":                                   "burst 0",
+		"-i eth0 -a 1023":                                "CPU 1023 cannot be used",
 		"-i eth0 -p 0":                                   "threads 0",
 		"-i eth0 -f tx -l 10":                            "14 to",
 		"-i eth0 -f tx -l 20":                            "too small",

@@ -220,7 +220,7 @@ func (j *job) pin(thread int) (unpin func() error, err error) {
 	cpu := j.cpus[thread%len(j.cpus)]
 	set.Set(cpu)
 	if err := errors.Join(unix.SchedGetaffinity(0, &was), unix.SchedSetaffinity(0, &set)); err != nil {
-		return nil, fmt.Errorf("pin thread %d to CPU %d: %w (nproc tells how many there are)", thread, cpu, err)
+		return nil, fmt.Errorf("pin thread %d to CPU %d: %w", thread, cpu, err)
 	}
 	return func() error { return unix.SchedSetaffinity(0, &was) }, nil
 }
