@@ -106,23 +106,32 @@ func (d *Device) get32(req uint) (int, error) {
 	return int(int32(ifr.Uint32())), nil
 }
 
-// State returns nil, or an error that Is ErrLinkDown or ErrGone.
+// State returns nil, or an error that Is ErrLinkDown or ErrGone. It asks by
+// index: the interface may have another name by now, and another one its name.
 func (d *Device) State() error {
 	ifr, err := unix.NewIfreq(d.Name)
 	if err != nil {
 		return err
 	}
-	err = unix.IoctlIfreq(d.fd, unix.SIOCGIFFLAGS, ifr)
-	switch {
-	case errors.Is(err, unix.ENODEV):
-		return ring.ErrGone
-	case err != nil:
-		return fmt.Errorf("read interface flags: %w", err)
+	for {
+		ifr.SetUint32(uint32(d.Index))
+		err := unix.IoctlIfreq(d.fd, unix.SIOCGIFNAME, ifr)
+		if errors.Is(err, unix.ENODEV) {
+			return ring.ErrGone
+		}
+		if err == nil {
+			err = unix.IoctlIfreq(d.fd, unix.SIOCGIFFLAGS, ifr)
+		}
+		switch f := ifr.Uint16(); {
+		case errors.Is(err, unix.ENODEV):
+			continue // renamed between the two
+		case err != nil:
+			return fmt.Errorf("read interface flags: %w", err)
+		case f&unix.IFF_UP == 0 || f&unix.IFF_RUNNING == 0:
+			return ring.ErrLinkDown
+		}
+		return nil
 	}
-	if f := ifr.Uint16(); f&unix.IFF_UP == 0 || f&unix.IFF_RUNNING == 0 {
-		return ring.ErrLinkDown
-	}
-	return nil
 }
 
 // NeedRaw adds the remedy to an error that says that a packet socket is not
