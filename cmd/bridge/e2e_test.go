@@ -237,6 +237,21 @@ func cpuTime(t *testing.T, p *proc) time.Duration {
 	return d
 }
 
+// Two bridges on one interface would deliver frames twice: the second one is
+// refused, until the first has ended, in whatever way.
+func TestSecondBridge(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 3, netlab.VethOpts{})
+	first := r.startArgs("-i", "p1", "-i", "lagg:p2+p3")
+	said := r.refused("-i", "p3", "-i", "p1")
+	if want := fmt.Sprintf("interface p3: another bridge (pid %d)", first.Process.Pid); !strings.Contains(said, want) {
+		t.Errorf("the second says %q, want %q in it", said, want)
+	}
+	r.ok(first.Process.Kill())
+	first.exit()
+	r.startArgs("--json", "-i", "p3", "-i", "p1").stop()
+}
+
 // An interface that is deleted under load ends the bridge with 1 and its name;
 // the totals still add up.
 func TestInterfaceGone(t *testing.T) {

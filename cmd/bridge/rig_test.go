@@ -162,6 +162,21 @@ func (r *rig) startWith(how func(*netlab.Cmd), args ...string) *proc {
 	return p
 }
 
+// refused runs a bridge that cannot start, and returns what it says.
+func (r *rig) refused(args ...string) string {
+	r.t.Helper()
+	c := r.NS("dut").Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), asBridge+"=1")
+	var said bytes.Buffer
+	c.Stderr = &said
+	r.ok(c.Start())
+	_ = c.Wait()
+	if code := c.ProcessState.ExitCode(); code != cli.ExitFail {
+		r.t.Errorf("bridge %s: exit code %d, want %d", strings.Join(args, " "), code, cli.ExitFail)
+	}
+	return said.String()
+}
+
 // watch reads the bridge's stderr.
 func (p *proc) watch(r io.ReadCloser, ready chan<- struct{}) {
 	defer close(p.read)

@@ -31,6 +31,11 @@ func quietRuntime(workers int) {
 // bridge is the command proper: open, forward until ctx is done, report.
 func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) (err error) {
 	quietRuntime(c.poll.Workers)
+	claimed, err := c.claim()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, claimed.release()) }()
 	changed, err := prepareOffloads(c, log)
 	if err != nil {
 		return err
