@@ -62,12 +62,14 @@ func bridge(ctx context.Context, c *config, stdout io.Writer, log *slog.Logger) 
 	// totals are exact after it.
 	err = errors.Join(err, b.Close())
 	if c.fdb {
-		err = errors.Join(err, s.printFDB())
+		s.printFDB()
 	}
-	return errors.Join(err, s.final())
+	s.final()
+	return err
 }
 
-// session reports on one bridge.
+// session reports on one bridge. A report that cannot be written ends the
+// command and becomes its error by itself, see [cli.Run].
 type session struct {
 	b     *forward.Bridge
 	modes []portMode // per port
@@ -81,9 +83,6 @@ type session struct {
 func (s *session) run(ctx context.Context, interval time.Duration) error {
 	done := make(chan error, 1)
 	s.last, s.at = s.take("interval", s.start), s.start
-	// A report that cannot be written ends the bridge: nobody reads it.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	fdb, stop := fdbSignal(s.b.Table())
 	defer stop()
 	go func() { done <- s.b.Run(ctx) }()
@@ -94,18 +93,13 @@ func (s *session) run(ctx context.Context, interval time.Duration) error {
 		tick = t.C
 	}
 	for {
-		var err error
 		select {
 		case err := <-done:
 			return err
 		case <-fdb:
-			err = s.printFDB()
+			s.printFDB()
 		case now := <-tick:
-			err = s.interval(now)
-		}
-		if err != nil {
-			cancel()
-			return errors.Join(fmt.Errorf("write report: %w", err), <-done)
+			s.interval(now)
 		}
 	}
 }
@@ -119,31 +113,27 @@ func (s *session) take(kind string, now time.Time) *report {
 	return r
 }
 
-func (s *session) interval(now time.Time) error {
+func (s *session) interval(now time.Time) {
 	r, d := s.take("interval", now), now.Sub(s.at)
 	r.rates(s.last, d)
-	err := s.write(r, s.last, d)
+	if s.json {
+		_ = r.json(s.out)
+	} else {
+		_ = r.text(s.out, s.last, d)
+	}
 	s.last, s.at = r, now
-	return err
 }
 
 // final reports the whole run.
-func (s *session) final() error {
+func (s *session) final() {
 	now := time.Now()
 	r, zero := s.take("final", now), &report{Ports: make([]portReport, len(s.last.Ports))}
 	d := now.Sub(s.start)
 	r.rates(zero, d)
 	if s.json {
-		return r.json(s.out)
+		_ = r.json(s.out)
+		return
 	}
-	_, err := fmt.Fprintf(s.out, "total in %.1f s: received %d, forwarded %d, dropped %d%s\n", d.Seconds(),
+	fmt.Fprintf(s.out, "total in %.1f s: received %d, forwarded %d, dropped %d%s\n", d.Seconds(),
 		r.Received+r.Copied, r.Forwarded, r.Dropped, drops([]map[string]uint64{r.Drops}, []map[string]uint64{nil}))
-	return err
-}
-
-func (s *session) write(r, old *report, d time.Duration) error {
-	if s.json {
-		return r.json(s.out)
-	}
-	return r.text(s.out, old, d)
 }

@@ -118,10 +118,10 @@ func (r *fdbReport) text(w io.Writer) error {
 }
 
 // printFDB prints the address table of a bridge that has one.
-func (s *session) printFDB() error {
+func (s *session) printFDB() {
 	t := s.b.Table()
 	if t == nil {
-		return nil
+		return
 	}
 	st := s.b.Stats()
 	names := make([]string, len(st.Ports))
@@ -130,7 +130,8 @@ func (s *session) printFDB() error {
 	}
 	r := newFDBReport(t, names, time.Now())
 	if s.json {
-		return r.json(s.out)
+		_ = r.json(s.out)
+	} else {
+		_ = r.text(s.out)
 	}
-	return r.text(s.out)
 }

@@ -14,7 +14,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings as arguments.
 func run(args []string, stdout, stderr io.Writer) int {
-	return cli.Run(newRoot(stdout, stderr), args, stdout, stderr)
+	return cli.Run(newRoot, args, stdout, stderr)
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {

@@ -39,20 +39,27 @@ type ExitCode int
 
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// Run executes a command and returns the code to exit with; errors go to
-// stderr.
-func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+// Run makes a command, executes it and returns the code to exit with; errors go
+// to stderr. That a report cannot be written stops the command, and is one.
+func Run(command func(stdout, stderr io.Writer) *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	defer catchPipe()()
+	out := &output{w: stdout}
+	root := command(out, stderr)
 	name := root.Name()
 	ctx, cancel := SignalContext(name, stderr)
 	defer cancel()
+	out.stop = cancel
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return Usagef("%w (see %s --help)", err, name)
 	})
 	err := root.ExecuteContext(ctx)
+	if lost := out.failed(); lost != nil && !errors.Is(err, lost) {
+		err = errors.Join(lost, err)
+	}
 	var usage *UsageError
 	var code ExitCode
 	switch {
