@@ -76,19 +76,27 @@ func Run(command func(stdout, stderr io.Writer) *cobra.Command, args []string, s
 }
 
 // SignalContext ends with the first SIGINT or SIGTERM; the second ends the
-// process at once.
+// process at once. A terminal that goes away ends it too, unless nohup has
+// SIGHUP ignored, and does so once, as the shell and the kernel may both tell.
 func SignalContext(name string, stderr io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	sig := make(chan os.Signal, 2)
 	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM)
+	hup := make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hup, syscall.SIGHUP)
+	}
 	go func() {
-		<-sig
+		select {
+		case <-hup:
+		case <-sig:
+		}
 		cancel()
 		<-sig
 		fmt.Fprintln(stderr, name+": second signal: exiting at once")
 		os.Exit(ExitFail)
 	}()
-	return ctx, func() { signal.Stop(sig); cancel() }
+	return ctx, func() { signal.Stop(sig); signal.Stop(hup); cancel() }
 }
 
 // NewLog returns a log to w; verbose shows debug messages too.

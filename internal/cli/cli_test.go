@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -43,6 +46,43 @@ func TestLostReport(t *testing.T) {
 		if n := strings.Count(errs.String(), "write report"); n != 1 {
 			t.Errorf("%s: it is said %d times:\n%s", name, n, errs.String())
 		}
+	}
+}
+
+// A terminal that goes away ends a command in order, though it may be told
+// twice.
+func TestHangup(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored, as nohup has it: the commands then go on")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	code := make(chan int)
+	go func() {
+		code <- Run(waiting, nil, w, io.Discard)
+		w.Close()
+	}()
+	out := bufio.NewScanner(r)
+	if !out.Scan() || out.Text() != "at work" {
+		t.Fatalf("it says %q, not that it works", out.Text())
+	}
+	told := make(chan os.Signal, 1) // and none comes when nobody catches it any more
+	signal.Notify(told, syscall.SIGHUP)
+	defer signal.Stop(told)
+	for range 2 {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		<-told
+	}
+	if got := <-code; got != ExitOK {
+		t.Errorf("exit %d, want %d", got, ExitOK)
+	}
+	if !out.Scan() || out.Text() != "total" {
+		t.Errorf("at the end it says %q, want the total", out.Text())
 	}
 }
 
