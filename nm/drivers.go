@@ -3,6 +3,7 @@ package nm
 import (
 	"errors"
 	"strconv"
+	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -152,6 +153,10 @@ func (p *PortSpec) XDPOptions(o xdp.Options) (XDPOptions, error) {
 			x.MultiBuffer = kv.Value == "on"
 		case "promisc":
 			x.NoPromisc = kv.Value == "off"
+		case "coalesce":
+			if x.Coalesce = -1; kv.Value != "off" {
+				x.Coalesce, _ = time.ParseDuration(kv.Value)
+			}
 		case "frames":
 			x.Frames, _ = strconv.Atoi(kv.Value)
 		case "frame-size":

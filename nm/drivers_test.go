@@ -2,6 +2,7 @@ package nm_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/netring/netring/nm"
 	"github.com/netring/netring/ring/xdp"
@@ -32,6 +33,18 @@ func TestXDPOptions(t *testing.T) {
 		x, err := p.XDPOptions(xdp.Options{Slots: 512})
 		if got := [3]int{x.Slots, x.TxSlots, len(x.Queues)}; err == nil && got != want || (err != nil) != (want == [3]int{}) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
+		}
+	}
+	for name, want := range map[string]time.Duration{
+		"xdp:a": 0, "xdp:a@xdp:coalesce=off": -1, "xdp:a@xdp:mode=auto,coalesce=50us": 50 * time.Microsecond,
+	} {
+		p, err := nm.ParsePort(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if x, err := p.XDPOptions(xdp.Options{}); err != nil || x.Coalesce != want {
+			t.Errorf("%s: gathers for %v, %v; want %v", name, x.Coalesce, err, want)
 		}
 	}
 }

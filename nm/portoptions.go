@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // optionRule says what an option of a port name takes.
@@ -43,6 +44,7 @@ func optionRules(name string) (optionRule, bool) {
 		return optionRule{kinds: []Kind{KindXDP}, keys: map[string]func(string) error{
 			"mode": oneOf("auto", "native", "generic"), "zerocopy": oneOf("auto", "force", "never"),
 			"frames": intIn(1, 1<<22), "frame-size": oneOf("2048", "4096"), "multibuf": onOff, "promisc": onOff,
+			"coalesce": coalesce,
 		}}, true
 	case "lagg":
 		// The selection has its own parser; here only the form is checked.
@@ -172,6 +174,14 @@ func oneOf(words ...string) func(string) error {
 		}
 		return nil
 	}
+}
+
+// coalesce takes "off" or a duration, whose bounds are the driver's.
+func coalesce(s string) error {
+	if d, err := time.ParseDuration(s); s != "off" && (err != nil || d <= 0) {
+		return errors.New("must be a duration such as 50us, or off")
+	}
+	return nil
 }
 
 func noHostRings(string) error {

@@ -152,7 +152,7 @@ func (c *config) xdpQueues(p *portSpec, have int) error {
 func (c *config) openLink(spec *portSpec, name string, m *xdp.Mem) (ring.Port, error) {
 	if spec.xdp != nil {
 		x := spec.xdp.Options
-		if c.profile == "latency" {
+		if c.profile == "latency" && x.Coalesce == 0 {
 			x.Coalesce = -1
 		}
 		return xdp.Open(name, m, x)
