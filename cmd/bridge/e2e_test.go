@@ -243,7 +243,7 @@ func TestSecondBridge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 3, netlab.VethOpts{})
 	first := r.startArgs("-i", "p1", "-i", "lagg:p2+p3")
-	said := r.refused("-i", "p3", "-i", "p1")
+	said := r.refused(cli.ExitFail, "-i", "p3", "-i", "p1")
 	if want := fmt.Sprintf("interface p3: another bridge (pid %d)", first.Process.Pid); !strings.Contains(said, want) {
 		t.Errorf("the second says %q, want %q in it", said, want)
 	}

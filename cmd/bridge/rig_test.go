@@ -163,7 +163,7 @@ func (r *rig) startWith(how func(*netlab.Cmd), args ...string) *proc {
 }
 
 // refused runs a bridge that cannot start, and returns what it says.
-func (r *rig) refused(args ...string) string {
+func (r *rig) refused(want int, args ...string) string {
 	r.t.Helper()
 	c := r.NS("dut").Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), asBridge+"=1")
@@ -171,8 +171,8 @@ func (r *rig) refused(args ...string) string {
 	c.Stderr = &said
 	r.ok(c.Start())
 	_ = c.Wait()
-	if code := c.ProcessState.ExitCode(); code != cli.ExitFail {
-		r.t.Errorf("bridge %s: exit code %d, want %d", strings.Join(args, " "), code, cli.ExitFail)
+	if code := c.ProcessState.ExitCode(); code != want {
+		r.t.Errorf("bridge %s: exit code %d, want %d", strings.Join(args, " "), code, want)
 	}
 	return said.String()
 }

@@ -104,8 +104,8 @@ func (p *Port) memory(m *Mem, o *Options) (err error) {
 		if m == nil {
 			o.Slots = FitSlots(o.Slots, 2*len(o.Queues), size)
 		}
-		if o.TxSlots > o.Slots {
-			return fmt.Errorf("transmit slots %d: must not be more than the %d of a receive ring", o.TxSlots, o.Slots)
+		if err = o.Validate(); err != nil { // now that there is something to compare TxSlots with
+			return err
 		}
 	}
 	need := 2 * o.Slots * len(o.Queues)
